@@ -1,0 +1,309 @@
+"""The decision: from a run's policy, checks and stored questions to counts, lists, reasons and verdict.
+
+Pure, in one pass over the questions, so that a run of any size is decided in the memory of its lists, and
+so that a stored record can be decided again.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+
+from app.domain.check import Check, Level
+from app.domain.observation import Side, forbidden_hits
+from app.domain.outcome import (
+    EVALUATED,
+    Observed,
+    Outcome,
+    Tally,
+    cause,
+    critical_lost,
+    failed,
+    first_where,
+    outcome,
+    tally,
+)
+from app.domain.reasons import Code, Reason, Verdict, ordered, verdict
+from app.domain.run import Counts, Flip, Queries, QuestionResult, Run, State
+from app.domain.wording import headline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What follows from a run's evidence; the names are those of the run record."""
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    counts: Counts
+    lost: tuple[Flip, ...]
+    gained: tuple[Flip, ...]
+
+
+def results(questions: Iterable[Observed], queries: Queries) -> Iterator[QuestionResult]:
+    """Each question with what follows from its observations, in the given order."""
+    return (result(observed, queries) for observed in questions)
+
+
+def result(observed: Observed, queries: Queries) -> QuestionResult:
+    """One question with its outcome, and the forbidden documents that the candidate showed."""
+    baseline = tally(observed, Side.BASELINE, queries.baseline)
+    candidate = tally(observed, Side.CANDIDATE, queries.candidate)
+    found = outcome(observed, baseline, candidate)
+    judgeable = found not in (Outcome.UNLABELLED, Outcome.STALE)
+    shown = (parent for each in observed.candidate for parent in forbidden_hits(observed, each))
+    return QuestionResult(
+        **{each.name: getattr(observed, each.name) for each in fields(Observed)},
+        outcome=found,
+        critical_lost=judgeable and critical_lost(observed, baseline, candidate),
+        forbidden_hits=tuple(dict.fromkeys(shown)),
+    )
+
+
+def decide(run: Run, questions: Iterable[QuestionResult]) -> Decision:
+    """The decision on a run: `run.policy`, `run.query` and `run.checks` are read, nothing derived is."""
+    evidence = _Evidence()
+    for each in questions:
+        evidence.add(each, run.query)
+    reasons = ordered([*_from_checks(run.checks), *_from_questions(run, evidence)])
+    return Decision(
+        verdict=verdict(reasons),
+        reasons=reasons,
+        counts=evidence.counts(),
+        lost=tuple(evidence.lost),
+        gained=tuple(evidence.gained),
+    )
+
+
+def decided(run: Run, decision: Decision, *, on: date) -> Run:
+    """The run, done, with its decision; `on` is the day on which an overdue review is judged."""
+    done = replace(
+        run,
+        state=State.DONE,
+        verdict=decision.verdict,
+        reasons=decision.reasons,
+        counts=decision.counts,
+        lost=decision.lost,
+        gained=decision.gained,
+    )
+    return replace(done, headline=headline(done, on=on))
+
+
+@dataclass(slots=True)
+class _Evidence:
+    """What the rules need to know of all questions, gathered one by one."""
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    lost: list[Flip] = field(default_factory=list)
+    gained: list[Flip] = field(default_factory=list)
+    critical_lost: list[str] = field(default_factory=list)
+    critical_stale: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    failed_guarded: list[str] = field(default_factory=list)
+    forbidden: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    noisy: list[str] = field(default_factory=list)
+    destabilised: list[str] = field(default_factory=list)
+    stabilised: list[str] = field(default_factory=list)
+    net_by_slice: dict[str, list[str]] = field(default_factory=dict)
+    lost_by_slice: Counter[str] = field(default_factory=Counter)
+    gained_by_slice: Counter[str] = field(default_factory=Counter)
+    ever_in_context: bool = False
+
+    def add(self, each: QuestionResult, queries: Queries) -> None:
+        self.outcomes[each.outcome] += 1
+        baseline = tally(each, Side.BASELINE, queries.baseline)
+        candidate = tally(each, Side.CANDIDATE, queries.candidate)
+        if each.outcome not in (Outcome.UNLABELLED, Outcome.STALE):
+            self.ever_in_context |= baseline.inside + candidate.inside > 0
+        if each.outcome is Outcome.STALE and each.critical:
+            self.critical_stale.append(each.id)
+        if failed(each):
+            guarded = each.critical or bool(each.forbidden)
+            (self.failed_guarded if guarded else self.failed).append(each.id)
+        if each.forbidden_hits:
+            self.forbidden[each.id] = each.forbidden_hits
+        self._add_flips(each, queries)
+        self._add_steadiness(each, baseline, candidate)
+
+    def _add_flips(self, each: QuestionResult, queries: Queries) -> None:
+        if each.critical_lost:
+            self.critical_lost.append(each.id)
+        if each.critical_lost or each.outcome is Outcome.LOST:
+            self.lost.append(_lost(each, queries))
+        if each.outcome is Outcome.LOST:
+            self.lost_by_slice.update(each.slice)
+            for name in each.slice:
+                self.net_by_slice.setdefault(name, []).append(each.id)
+        if each.outcome is Outcome.GAINED:
+            self.gained.append(_gained(each, queries))
+            self.gained_by_slice.update(each.slice)
+
+    def _add_steadiness(self, each: QuestionResult, baseline: Tally, candidate: Tally) -> None:
+        if each.outcome is Outcome.NOISY:
+            self.noisy.append(each.id)
+        if each.outcome not in EVALUATED or min(baseline.total, candidate.total) < 2:  # noqa: PLR2004
+            return
+        if _steady(baseline) and not _steady(candidate):
+            self.destabilised.append(each.id)
+        if not _steady(baseline) and _steady(candidate):
+            self.stabilised.append(each.id)
+
+    def counts(self) -> Counts:
+        count = self.outcomes
+        evaluated = sum(count[each] for each in EVALUATED)
+        return Counts(
+            questions=count.total(),
+            labelled=evaluated + count[Outcome.STALE] + count[Outcome.ERROR],
+            evaluated=evaluated,
+            kept=count[Outcome.KEPT],
+            absent=count[Outcome.ABSENT],
+            lost=count[Outcome.LOST],
+            gained=count[Outcome.GAINED],
+            noisy=count[Outcome.NOISY],
+            unlabelled=count[Outcome.UNLABELLED],
+            stale=count[Outcome.STALE],
+            errors=count[Outcome.ERROR],
+            critical_lost=len(self.critical_lost),
+            forbidden_hits=len(self.forbidden),
+            destabilised=len(self.destabilised),
+        )
+
+
+def _steady(side: Tally) -> bool:
+    return side.always or side.never
+
+
+def _lost(each: QuestionResult, queries: Queries) -> Flip:
+    before = first_where(each, Side.BASELINE, queries.baseline, inside=True)
+    after = first_where(each, Side.CANDIDATE, queries.candidate, inside=False)
+    return Flip(
+        id=each.id,
+        question=each.question,
+        critical=each.critical,
+        slice=each.slice,
+        unstable=each.outcome is not Outcome.LOST,
+        baseline_rank=before.rank if before else None,
+        candidate_rank=after.rank if after else None,
+        cause=cause(each, after, queries.candidate) if after else None,
+    )
+
+
+def _gained(each: QuestionResult, queries: Queries) -> Flip:
+    before = first_where(each, Side.BASELINE, queries.baseline, inside=False)
+    after = first_where(each, Side.CANDIDATE, queries.candidate, inside=True)
+    return Flip(
+        id=each.id,
+        question=each.question,
+        critical=each.critical,
+        slice=each.slice,
+        unstable=False,
+        baseline_rank=before.rank if before else None,
+        candidate_rank=after.rank if after else None,
+        cause=None,
+    )
+
+
+def _from_checks(checks: Iterable[Check]) -> Iterator[Reason]:
+    """A blocking check is a reason of the same code; several of one code are one reason."""
+    by_code: dict[Code, Reason] = {}
+    for check in checks:
+        if check.level is not Level.BLOCKING:
+            continue
+        code = Code(check.code)
+        before = by_code.get(code, Reason(code=code))
+        by_code[code] = Reason(
+            code=code,
+            measured=check.measured if before.measured is None else before.measured,
+            limit=check.limit if before.limit is None else before.limit,
+            setting=check.setting if before.setting is None else before.setting,
+            questions=tuple(dict.fromkeys((*before.questions, *check.questions))),
+            documents=tuple(dict.fromkeys((*before.documents, *check.documents))),
+        )
+    yield from by_code.values()
+
+
+def _from_questions(run: Run, evidence: _Evidence) -> Iterator[Reason]:
+    counts, policy = evidence.counts(), run.policy
+    if evidence.forbidden:
+        documents = (parent for parents in evidence.forbidden.values() for parent in parents)
+        yield Reason(
+            code=Code.FORBIDDEN_HIT,
+            measured=len(evidence.forbidden),
+            limit=0,
+            questions=tuple(evidence.forbidden),
+            documents=tuple(dict.fromkeys(documents)),
+        )
+    if evidence.critical_lost:
+        yield Reason(
+            code=Code.CRITICAL_LOST,
+            measured=len(evidence.critical_lost),
+            limit=0,
+            questions=tuple(evidence.critical_lost),
+        )
+    if not evidence.ever_in_context:
+        yield Reason(code=Code.NOTHING_EVALUATED, measured=counts.evaluated)
+    if counts.labelled and counts.evaluated / counts.labelled < policy.min_evaluated_share:
+        yield Reason(
+            code=Code.TOO_FEW_EVALUATED,
+            measured=counts.evaluated / counts.labelled,
+            limit=policy.min_evaluated_share,
+            setting="min_evaluated_share",
+        )
+    if evidence.failed_guarded or len(evidence.failed) > policy.max_question_errors:
+        yield Reason(
+            code=Code.QUESTION_ERRORS,
+            measured=len(evidence.failed) + len(evidence.failed_guarded),
+            limit=0 if evidence.failed_guarded else policy.max_question_errors,
+            setting="max_question_errors",
+            questions=(*evidence.failed_guarded, *evidence.failed),
+        )
+    if counts.evaluated and counts.noisy / counts.evaluated > policy.max_noisy_share:
+        yield Reason(
+            code=Code.TOO_NOISY,
+            measured=counts.noisy / counts.evaluated,
+            limit=policy.max_noisy_share,
+            setting="max_noisy_share",
+            questions=tuple(evidence.noisy),
+        )
+    if evidence.critical_stale:
+        yield Reason(
+            code=Code.CRITICAL_STALE,
+            measured=len(evidence.critical_stale),
+            limit=0,
+            questions=tuple(evidence.critical_stale),
+        )
+    yield from _regressions(run, evidence, counts)
+
+
+def _regressions(run: Run, evidence: _Evidence, counts: Counts) -> Iterator[Reason]:
+    policy = run.policy
+    if counts.lost - counts.gained > policy.max_net_loss:
+        yield Reason(
+            code=Code.NET_LOSS,
+            measured=counts.lost - counts.gained,
+            limit=policy.max_net_loss,
+            setting="max_net_loss",
+            questions=tuple(flip.id for flip in evidence.lost if not flip.unstable),
+        )
+    losing = [
+        name
+        for name in policy.protected_slices
+        if evidence.lost_by_slice[name] > evidence.gained_by_slice[name]
+    ]
+    if losing:
+        asked = (question for name in losing for question in evidence.net_by_slice.get(name, []))
+        yield Reason(
+            code=Code.SLICE_LOSS,
+            measured={name: evidence.lost_by_slice[name] - evidence.gained_by_slice[name] for name in losing},
+            limit=0,
+            setting="protected_slices",
+            questions=tuple(dict.fromkeys(asked)),
+        )
+    net = len(evidence.destabilised) - len(evidence.stabilised)
+    if policy.max_net_destabilised is not None and net > policy.max_net_destabilised:
+        yield Reason(
+            code=Code.DESTABILISED,
+            measured=net,
+            limit=policy.max_net_destabilised,
+            setting="max_net_destabilised",
+            questions=tuple(evidence.destabilised),
+        )

@@ -1,0 +1,86 @@
+"""Everything that this program raises on purpose. Adapters translate foreign exceptions into these.
+
+GateError
+├── InputError     what was asked for is not usable; carries every fault found
+├── NotFoundError  no such run, golden set or document
+├── ConflictError  somebody else got there first (create-once, etag, idempotency key, journal position)
+├── StorageError   runs cannot be read or written now
+├── QueryError     one observation could not be made; the run goes on
+└── BrokenError    the run cannot go on: the reason code says what is broken
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class GateError(Exception):
+    """Base of all of them; the text is for people and names the next step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing wrong with an input: where, and why. `line` is 1-based; None where lines mean nothing."""
+
+    where: str
+    line: int | None = None
+    message: str
+
+    def __str__(self) -> str:
+        place = self.where if self.line is None else f"{self.where}:{self.line}"
+        return f"{place}: {self.message}"
+
+
+class InputError(GateError):
+    """Input refused as a whole; `faults` lists all that is wrong with it."""
+
+    def __init__(self, faults: list[Fault] | tuple[Fault, ...]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class NotFoundError(GateError):
+    """The named thing is not there."""
+
+
+class ConflictError(GateError):
+    """The thing changed, or exists already; nothing was written."""
+
+
+class StorageError(GateError):
+    """The place where runs are kept does not answer, refuses, or holds something unreadable."""
+
+
+class FailureCode(StrEnum):
+    """Why one observation could not be made."""
+
+    THROTTLED = "throttled"  # 429, 503
+    PARTIAL = "semantic-partial"  # the ranker gave up: 206 or a partial-response reason
+    UNRANKED = "semantic-unranked"  # asked for the ranker, no row has its score
+    TIMED_OUT = "timed-out"
+    UNREACHABLE = "unreachable"  # no connection, or dropped
+    SERVER_ERROR = "server-error"  # 500, 502, 504 …
+    VECTORIZER = "vectorizer-failed"
+    REJECTED = "rejected"  # 400 and other answers that a repetition would not change
+    PROTOCOL = "protocol"  # an answer that is not what the API promises
+
+
+class QueryError(GateError):
+    """One observation failed for good.
+
+    `attempts`: requests sent for it (>= 0). `throttled`: how many of them were answered 429 or 503.
+    """
+
+    def __init__(self, code: FailureCode, message: str, *, attempts: int = 1, throttled: int = 0) -> None:
+        self.code = code
+        self.attempts = attempts
+        self.throttled = throttled
+        super().__init__(message)
+
+
+class BrokenError(GateError):
+    """The run ends here with ERROR. `code` is one of the contract's reason codes (see `reasons.Code`)."""
+
+    def __init__(self, code: str, message: str, *, index: str | None = None) -> None:
+        self.code = code
+        self.index = index
+        super().__init__(message)

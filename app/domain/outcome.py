@@ -1,0 +1,181 @@
+"""From the observations of one question to exactly one outcome, and whether a critical one was lost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.domain.golden import Question
+from app.domain.observation import Observation, Side, below_cut_off, entry_hits, in_context
+from app.domain.query import QuerySettings
+
+
+class Outcome(StrEnum):
+    """See the contract's "Words"; a question has exactly one of these."""
+
+    KEPT = "kept"
+    ABSENT = "absent"
+    LOST = "lost"
+    GAINED = "gained"
+    NOISY = "noisy"
+    UNLABELLED = "unlabelled"
+    STALE = "stale"
+    ERROR = "error"
+
+
+EVALUATED = frozenset({Outcome.KEPT, Outcome.ABSENT, Outcome.LOST, Outcome.GAINED, Outcome.NOISY})
+
+
+class Cause(StrEnum):
+    """Where an answer that is not in the candidate's context went, as far as the lists show it."""
+
+    DOCUMENT_MISSING = "document-missing"
+    FILTERED_OUT = "filtered-out"
+    BELOW_CUT_OFF = "below-cut-off"
+    NOT_RETRIEVED = "not-retrieved"
+    RANKED_OUT = "ranked-out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """Labelled documents that an index does not hold, by side; empty where all are there or none was asked."""
+
+    baseline: tuple[str, ...] = ()
+    candidate: tuple[str, ...] = ()
+
+    @property
+    def in_both(self) -> frozenset[str]:
+        return frozenset(self.baseline) & frozenset(self.candidate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed(Question):
+    """A question with all that was seen of it; the unit of evidence that a run stores."""
+
+    missing: Missing = Missing()
+    baseline: tuple[Observation, ...] = ()
+    candidate: tuple[Observation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How often the answer was in context on one side; failed observations are neither."""
+
+    inside: int
+    outside: int
+    failed: int
+
+    @property
+    def total(self) -> int:
+        return self.inside + self.outside + self.failed
+
+    @property
+    def always(self) -> bool:
+        return self.total > 0 and self.inside == self.total
+
+    @property
+    def never(self) -> bool:
+        return self.total > 0 and self.outside == self.total
+
+
+def tally(observed: Observed, side: Side, query: QuerySettings) -> Tally:
+    """The side's observations counted by whether the answer was in context."""
+    seen = [in_context(observed, each, query) for each in observations(observed, side)]
+    return Tally(inside=seen.count(True), outside=seen.count(False), failed=seen.count(None))
+
+
+def observations(observed: Observed, side: Side) -> tuple[Observation, ...]:
+    return observed.baseline if side is Side.BASELINE else observed.candidate
+
+
+def stale(question: Question, missing: Missing) -> bool:
+    """Whether the question can never be in context: all documents of some entry are in neither index."""
+    gone = missing.in_both
+    return any(all(document in gone for document in entry) for entry in question.entries)
+
+
+def failed(observed: Observed) -> bool:
+    """Whether an observation failed, or a side was never asked."""
+    sides = (observed.baseline, observed.candidate)
+    return any(not side or any(each.error is not None for each in side) for side in sides)
+
+
+def outcome(observed: Observed, baseline: Tally, candidate: Tally) -> Outcome:
+    """The one outcome. Labels decide first: nothing can be said of an unlabelled or a stale question."""
+    if not observed.answers:
+        return Outcome.UNLABELLED
+    if stale(observed, observed.missing):
+        return Outcome.STALE
+    if failed(observed):
+        return Outcome.ERROR
+    match (baseline.always, baseline.never, candidate.always, candidate.never):
+        case (True, _, True, _):
+            return Outcome.KEPT
+        case (_, True, _, True):
+            return Outcome.ABSENT
+        case (True, _, _, True):
+            return Outcome.LOST
+        case (_, True, True, _):
+            return Outcome.GAINED
+        case _:
+            return Outcome.NOISY
+
+
+def critical_lost(observed: Observed, baseline: Tally, candidate: Tally) -> bool:
+    """Whether a critical question is lost, noise or failures notwithstanding.
+
+    Lost is: in context in every baseline observation and not in every one of the candidate's, or in some
+    baseline observation and in none of the candidate's. With failed observations: only where that holds
+    for every answer they might have given.
+    """
+    if not observed.critical or baseline.total == 0 or candidate.total == 0:
+        return False
+    return all(
+        _is_lost(
+            baseline.inside + more_baseline,
+            baseline.total,
+            candidate.inside + more_candidate,
+            candidate.total,
+        )
+        for more_baseline in range(baseline.failed + 1)
+        for more_candidate in range(candidate.failed + 1)
+    )
+
+
+def _is_lost(baseline: int, of_baseline: int, candidate: int, of_candidate: int) -> bool:
+    return (baseline == of_baseline and candidate < of_candidate) or (baseline > 0 and candidate == 0)
+
+
+def first_where(observed: Observed, side: Side, query: QuerySettings, *, inside: bool) -> Observation | None:
+    """The first observation whose answer was (not) in context; None if there is none."""
+    matching = (each for each in observations(observed, side) if in_context(observed, each, query) is inside)
+    return next(matching, None)
+
+
+def cause(observed: Observed, seen: Observation, query: QuerySettings) -> Cause | None:
+    """Why the answer is not in the context of a candidate's observation; None where it is, or failed."""
+    if seen.error is not None or in_context(observed, seen, query):
+        return None
+    found = entry_hits(observed.entries, seen.hits)
+    for entry, hit in zip(observed.entries, found, strict=True):
+        if hit is None:
+            gone = all(document in observed.missing.candidate for document in entry)
+            return Cause.DOCUMENT_MISSING if gone else Cause.NOT_RETRIEVED
+    if any(hit is not None and hit.rank > query.context_size for hit in found):
+        return Cause.RANKED_OUT
+    return (
+        Cause.BELOW_CUT_OFF if any(hit is not None and below_cut_off(hit, query) for hit in found) else None
+    )
+
+
+def differ(*, first_baseline: bool | None, first_candidate: bool | None) -> bool:
+    """Whether a question's first observations differ, so that its candidate is asked again."""
+    return {first_baseline, first_candidate} == {True, False}
+
+
+def queries_per_question(
+    noise_runs: int, confirm_runs: int, questions: Sequence[Question]
+) -> tuple[int, int]:
+    """How many comparison queries a run of these questions sends: at least, at most."""
+    always = sum(1 for question in questions if question.critical)
+    least = len(questions) * (2 + noise_runs) + always * confirm_runs
+    return least, least + (len(questions) - always) * confirm_runs

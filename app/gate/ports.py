@@ -1,0 +1,133 @@
+"""What the use cases need from the world, in their own words. Adapters provide it, tests fake it."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.domain.index import Definition, Fields
+from app.domain.query import Embedding, QuerySettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One comparison query: a question's text under a side's settings.
+
+    `filter` is the joined OData filter, None for none. `vector` stands for the text in the vector leg where
+    the set brings its own embeddings. `session` is the service's sessionId, None for none.
+    """
+
+    index: str
+    text: str
+    query: QuerySettings
+    fields: Fields
+    filter: str | None = None
+    vector: tuple[float, ...] | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One chunk as the service returned it, in the service's order; values are None where it gave none."""
+
+    key: str | None
+    parent: str | None
+    title: str | None
+    text: str | None
+    score: float | None
+    reranker_score: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """At most `candidates` rows. `elapsed_ms`: wall time of the attempt that answered; `attempts`: requests
+    sent (>= 1); `throttled`: how many of them were answered 429 or 503.
+    """
+
+    rows: tuple[Row, ...]
+    elapsed_ms: float
+    attempts: int
+    throttled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What the service says of an index. `name` is the concrete index, also where an alias was asked for;
+    `definition` and `etag` are None where the identity may not read definitions (403).
+    """
+
+    name: str
+    alias: str | None
+    definition: Definition | None
+    etag: str | None
+
+
+class SearchService(Protocol):
+    """An Azure AI Search service. Everything that it raises is a GateError.
+
+    `deadline` is a point on the event loop's clock (`loop.time()`), in seconds, after which nothing more is
+    sent or awaited.
+    """
+
+    async def describe(self, name: str, deadline: float) -> Described:
+        """The index or alias of that name. BrokenError index-missing, unauthorized, unreachable …"""
+        ...
+
+    async def document_count(self, index: str, deadline: float) -> int:
+        """Documents (chunks) that the index holds now."""
+        ...
+
+    async def ask(self, ask: Ask, deadline: float) -> Answer:
+        """One observation, repeated by the retry table. QueryError when its attempts are used up, BrokenError
+        when no question can be asked (401, 402, 403, missing index, field, ranker or vectorizer).
+        """
+        ...
+
+
+class Embedder(Protocol):
+    """An embeddings endpoint."""
+
+    async def embed(self, embedding: Embedding, text: str, deadline: float) -> tuple[float, ...]:
+        """The vector of `prefix + text`. QueryError or BrokenError, as for `SearchService.ask`."""
+        ...
+
+
+class DocumentStore(Protocol):
+    """Named documents with etags: what runs are kept in. Names are `/`-separated, `[a-z0-9._-]` and `/`.
+
+    Raises StorageError where the store does not answer, refuses, or is not there.
+    """
+
+    async def create(self, name: str, data: bytes) -> str:
+        """Write it if it is not there; the etag. ConflictError if it is (other than by this very call)."""
+        ...
+
+    async def replace(self, name: str, data: bytes, etag: str) -> str:
+        """Write it if its etag still is `etag`; the new etag. ConflictError if not (other than by this call)."""
+        ...
+
+    async def read(self, name: str) -> tuple[bytes, str]:
+        """Content and etag. NotFoundError if it is not there."""
+        ...
+
+    async def append(self, name: str, data: bytes, position: int) -> int:
+        """Add to the end, creating it at position 0; the new length in bytes.
+
+        ConflictError if its length is not `position`: another writer was there. A reader sees all of `data`
+        or none of it once this returned; after a crash the store may hold a part of it.
+        """
+        ...
+
+    async def truncate(self, name: str, length: int) -> None:
+        """Cut it to `length` bytes, where a crash left a part of an append behind."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Remove it; nothing happens if it is not there."""
+        ...
+
+    def names(self, prefix: str) -> AsyncIterator[str]:
+        """All names that begin with `prefix`, in lexical order."""
+        ...
+
+
+OnProgress = Callable[[int, int], None]  # observations made, observations planned
