@@ -112,13 +112,10 @@ class DocumentStore(Protocol):
     async def append(self, name: str, data: bytes, position: int) -> int:
         """Add to the end, creating it at position 0; the new length in bytes.
 
-        ConflictError if its length is not `position`: another writer was there. A reader sees all of `data`
-        or none of it once this returned; after a crash the store may hold a part of it.
+        ConflictError if its length is not `position`: another writer was there (a lost answer to this very
+        call is recognised). Two writers at one position: exactly one succeeds, in other processes too. After
+        a crash or a full disk the document may end in a part of `data`; its readers must bear that.
         """
-        ...
-
-    async def truncate(self, name: str, length: int) -> None:
-        """Cut it to `length` bytes, where a crash left a part of an append behind."""
         ...
 
     async def delete(self, name: str) -> None:
