@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Has the service judge the candidate with each golden set, and gives the pipeline one verdict.
+#
+# Read from the environment:
+#   GATE_SERVICE_URL, GATE_SERVICE_AUDIENCE   the service, and the application that its tokens are made for
+#   CANDIDATE_INDEX, GOLDEN_SETS, CHANGE_KINDS   the last two: names separated by spaces
+#   BUILD_ID, STAGE_ATTEMPT, BUILD_URL, COMMIT   where the change comes from
+#   WAIT_SECONDS   how long to wait for one set's verdict
+#   REPORTS        folder for the reports, one folder for each set
+#   UNDER_WAY      folder that holds, while a run is under way, the command that joins it (see cancel.sh)
+#
+# Exit status and output variable "verdict": 0 PASS, 1 FAIL, 2 ERROR. The worst set decides. Whatever goes wrong
+# on the way is ERROR, and so is a status without the record that belongs to it.
+set -euo pipefail
+
+verdict=ERROR
+finish() {
+  tell 'task.setvariable variable=verdict;isOutput=true' "$verdict"
+  case $verdict in
+    PASS) exit 0 ;;
+    FAIL) exit 1 ;;
+    *) exit 2 ;;
+  esac
+}
+trap finish EXIT
+
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=infra/pipelines/agent.sh
+source "$here/agent.sh"
+
+: "${GATE_SERVICE_URL:?}" "${GATE_SERVICE_AUDIENCE:?}" "${CANDIDATE_INDEX:?}" "${GOLDEN_SETS:?}" "${BUILD_ID:?}" \
+  "${STAGE_ATTEMPT:?}" "${BUILD_URL:?}" "${COMMIT:?}" "${WAIT_SECONDS:?}" "${REPORTS:?}" "${UNDER_WAY:?}"
+export -n GATE_SERVICE_AUDIENCE # not a setting of the command line, which warns of GATE_ names that it does not know
+
+read -r -d '' -a sets <<<"$GOLDEN_SETS" || true
+read -r -d '' -a kinds <<<"${CHANGE_KINDS-}" || true
+
+judge() {
+  local set=$1 kind status=0
+  if [[ ! $set =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]]; then
+    note "Not the name of a golden set: $set"
+    return 2
+  fi
+  rm -rf -- "${REPORTS:?}/$set"
+  mkdir -p -- "$REPORTS/$set" "$UNDER_WAY"
+
+  local command=(
+    gate run
+    --service="$GATE_SERVICE_URL"
+    --candidate="$CANDIDATE_INDEX"
+    --golden="$set"
+    --out="$REPORTS/$set"
+    --timeout="$WAIT_SECONDS"
+    --idempotency-key="$BUILD_ID-$STAGE_ATTEMPT-$set"
+    --commit="$COMMIT"
+    --build-id="$BUILD_ID"
+    --build-url="$BUILD_URL"
+  )
+  for kind in "${kinds[@]}"; do
+    command+=(--change-kind="$kind")
+  done
+
+  sign_in || return 2
+  printf '%s\0' "${command[@]}" >"$UNDER_WAY/$set" || return 2
+  harmless "${command[@]}" || status=$?
+  rm -f -- "$UNDER_WAY/$set"
+
+  if [[ -s $REPORTS/$set/report.md ]]; then
+    # The summary tab keeps one file of a name.
+    cp -- "$REPORTS/$set/report.md" "$REPORTS/gate-$set.md" && tell task.uploadsummary "$REPORTS/gate-$set.md"
+  fi
+  if ((status < 2)) && [[ ! -s $REPORTS/$set/run.json ]]; then
+    note "The gate ended with status $status for $set and left no record."
+    return 2
+  fi
+  return "$status"
+}
+
+if ((${#sets[@]} == 0)); then
+  note 'No golden set is named.'
+  exit 2
+fi
+mkdir -p -- "$REPORTS"
+REPORTS=$(cd -- "$REPORTS" && pwd)
+
+worst=0
+for set in "${sets[@]}"; do
+  status=0
+  judge "$set" || status=$?
+  note "$set: exit status $status"
+  case $status in
+    0) ;;
+    1) ((worst == 2)) || worst=1 ;;
+    *) worst=2 ;;
+  esac
+done
+
+case $worst in
+  0) verdict=PASS ;;
+  1) verdict=FAIL ;;
+esac
