@@ -188,3 +188,8 @@ class Run:
 
     def side(self, side: Side) -> IndexSide:
         return self.baseline if side is Side.BASELINE else self.candidate
+
+    @property
+    def inspected(self) -> bool:
+        """Whether both indexes were looked up once, so that a later look can be compared with it."""
+        return self.baseline.documents is not None and self.candidate.documents is not None

@@ -1,0 +1,280 @@
+"""Execute a kept run to its end: inspect, compare, inspect again, decide. Also goes on where a killed one was."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from app.domain.check import Check, Level
+from app.domain.decision import decide, decided, result
+from app.domain.errors import BrokenError, ConflictError, StorageError
+from app.domain.golden import Question
+from app.domain.observation import Side
+from app.domain.outcome import Missing, observations
+from app.domain.reading import read_golden_set
+from app.domain.reasons import Code
+from app.domain.run import Progress, Queries, QuestionResult, Requests, Run, State
+from app.gate.compare import Comparison
+from app.gate.inspect import Inspection, at_end, blocking, changed, inspect
+from app.gate.ledger import Ledger
+from app.gate.ports import Embedder, OnProgress, SearchService
+from app.gate.records import EvidenceWriter, Journal, RunRecords
+from app.gate.start import asked
+
+MAX_STARTS = 5  # a run that was begun so often without an end is given up as interrupted
+KEEP_PROGRESS_EVERY = 2.0  # seconds between two progress notes in the stored status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Observations under way at once, and how long a run may take from its (re)start, in seconds."""
+
+    concurrency: int
+    run_timeout_seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Execution:
+    """One run being executed by this process. `now` is the clock, UTC."""
+
+    records: RunRecords
+    search: SearchService
+    embedder: Embedder
+    limits: Limits
+    now: Callable[[], datetime]
+    new_claim: Callable[[], str]
+
+    async def execute(
+        self,
+        run_id: str,
+        *,
+        cancelled: asyncio.Event,
+        on_progress: OnProgress = lambda *_: None,
+        give_up: str | None = None,
+    ) -> Run:
+        """The run, done. A run that is done already is returned as it is.
+
+        `give_up`: why it cannot go on; it ends as interrupted with the observations that it has.
+
+        ConflictError: another process has taken it over. StorageError: its end could not be kept; it can be
+        executed again and goes on where it was. Being cancelled as a task leaves it ready for that, too.
+        """
+        run, etag = await self.records.read(run_id)
+        if run.state is State.DONE:
+            await self.records.close(run_id)
+            return run
+        keeper = _Keeper(records=self.records, run=run, etag=etag, claim=self.new_claim())
+        questions = await self._questions(run)
+        ledger = Ledger(questions, run.query)
+        try:
+            journal = await self._begin(keeper, ledger)
+            if give_up is not None:
+                keeper.block(Code.INTERRUPTED, give_up)
+            if not keeper.blocked:
+                await self._gather(
+                    keeper, questions, ledger, journal, cancelled=cancelled, on_progress=on_progress
+                )
+        except StorageError as error:
+            keeper.block(Code.STORAGE_UNAVAILABLE, str(error))
+        except BrokenError as error:
+            keeper.add(blocking(error))
+        return await self._finish(keeper, questions, ledger)
+
+    async def _questions(self, run: Run) -> tuple[Question, ...]:
+        golden = read_golden_set(await self.records.texts(run))
+        return asked(golden, run.golden_set.slices)
+
+    async def _begin(self, keeper: "_Keeper", ledger: Ledger) -> Journal:
+        """Take the run over from whoever had it, with what was observed before."""
+        journal, entries = await self.records.journal(keeper.run.id)
+        for entry in entries:
+            ledger.add(entry)
+        await keeper.begin(self.now())
+        return journal
+
+    async def _gather(
+        self,
+        keeper: "_Keeper",
+        questions: tuple[Question, ...],
+        ledger: Ledger,
+        journal: Journal,
+        *,
+        cancelled: asyncio.Event,
+        on_progress: OnProgress,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.limits.run_timeout_seconds
+        found = await inspect(keeper.run, self.search, deadline)
+        keeper.count_other(found.requests)
+        if keeper.run.inspected:
+            keeper.add(*changed(keeper.run, found))
+        else:
+            keeper.run = _inspected(keeper.run, found)
+        await keeper.keep()
+        if keeper.blocked:
+            return
+        comparison = Comparison(
+            run=keeper.run,
+            questions=questions,
+            seed=int(keeper.run.manifest["seed"]),
+            search=self.search,
+            embedder=self.embedder,
+            ledger=ledger,
+            journal=journal,
+            concurrency=self.limits.concurrency,
+            deadline=deadline,
+            on_progress=keeper.noting(on_progress),
+        )
+        if await _cancelled_first(comparison, keeper, cancelled):
+            keeper.block(Code.CANCELLED, "The run was cancelled.")
+            return
+        after = await inspect(keeper.run, self.search, loop.time() + self.limits.run_timeout_seconds)
+        keeper.count_other(after.requests)
+        keeper.add(*changed(keeper.run, after))
+        keeper.run = at_end(keeper.run, after)
+
+    async def _finish(self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger) -> Run:
+        finished = replace(keeper.run, finished_at=self.now(), progress=keeper.progress)
+        done, evidence = await asyncio.to_thread(_decided, finished, questions, ledger)
+        await self.records.keep_evidence(done.id, evidence)
+        keeper.run = done
+        await keeper.keep()
+        await self.records.close(done.id)
+        return done
+
+
+def _decided(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> tuple[Run, bytes]:
+    """The run with its decision and its request counts, and its evidence, in one pass over the questions."""
+    writer, requests = EvidenceWriter(), _Requests(queries=run.query)
+
+    def evidence() -> Iterator[QuestionResult]:
+        for question in questions:
+            observed = ledger.observed(question, Missing())
+            writer.add(observed)
+            each = result(observed, run.query)
+            requests.add(each)
+            yield each
+
+    decision = decide(run, evidence())
+    counted = replace(run, requests=requests.counted(run.requests.other))
+    day = (run.finished_at or run.created_at).date()
+    return decided(counted, decision, on=day), writer.data()
+
+
+def _inspected(run: Run, found: Inspection) -> Run:
+    return replace(
+        run, baseline=found.baseline, candidate=found.candidate, checks=(*run.checks, *found.checks)
+    )
+
+
+async def _cancelled_first(comparison: Comparison, keeper: "_Keeper", cancelled: asyncio.Event) -> bool:
+    """Compare until it is done or the run is cancelled; whether it was cancelled. Keeps progress meanwhile."""
+    comparing = asyncio.create_task(comparison.make())
+    cancelling = asyncio.create_task(cancelled.wait())
+    noting, enough = asyncio.create_task(keeper.keep_progress()), keeper.enough
+    try:
+        await asyncio.wait({comparing, cancelling}, return_when=asyncio.FIRST_COMPLETED)
+        if comparing.done():
+            comparing.result()
+            return False
+        return True
+    finally:
+        enough.set()
+        comparing.cancel()
+        cancelling.cancel()
+        await asyncio.gather(comparing, cancelling, noting, return_exceptions=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Keeper:
+    """The run as it is now, and its place in the store."""
+
+    records: RunRecords
+    run: Run
+    etag: str
+    claim: str
+    progress: Progress = field(default_factory=Progress)
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def blocked(self) -> bool:
+        return any(check.level is Level.BLOCKING for check in self.run.checks)
+
+    def add(self, *checks: Check) -> None:
+        self.run = replace(self.run, checks=(*self.run.checks, *checks))
+
+    def block(self, code: Code, message: str) -> None:
+        self.add(Check(code=code, level=Level.BLOCKING, message=message))
+
+    def count_other(self, requests: int) -> None:
+        counted = replace(self.run.requests, other=self.run.requests.other + requests)
+        self.run = replace(self.run, requests=counted)
+
+    def noting(self, on_progress: OnProgress) -> OnProgress:
+        def note(done: int, planned: int) -> None:
+            self.progress = Progress(done=done, planned=planned)
+            on_progress(done, planned)
+
+        return note
+
+    async def begin(self, now: datetime) -> None:
+        """Claim the run for this execution. ConflictError if another one did at the same time."""
+        starts = int(self.run.manifest.get("starts", 0)) + 1
+        if starts > MAX_STARTS:
+            self.block(Code.INTERRUPTED, f"The run was begun {MAX_STARTS} times without coming to its end.")
+        self.run = replace(
+            self.run,
+            state=State.RUNNING,
+            started_at=self.run.started_at or now,
+            manifest={**self.run.manifest, "starts": starts, "claim": self.claim},
+        )
+        self.etag = await self.records.replace(self.run, self.etag)
+
+    async def keep(self) -> None:
+        """Keep the run as it is now. ConflictError if another execution has claimed it."""
+        try:
+            self.etag = await self.records.replace(self.run, self.etag)
+        except ConflictError:
+            stored, etag = await self.records.read(self.run.id)
+            if stored.manifest.get("claim") != self.claim:
+                raise
+            self.etag = await self.records.replace(self.run, etag)  # a write of ours whose answer was lost
+
+    async def keep_progress(self) -> None:
+        """Until `enough`: note progress in the stored status. That it cannot be noted now is no harm."""
+        while not self.enough.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.enough.wait(), KEEP_PROGRESS_EVERY)
+            if self.progress != self.run.progress and not self.enough.is_set():
+                self.run = replace(self.run, progress=self.progress)
+                with suppress(StorageError):
+                    await self.keep()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Requests:
+    """Requests counted from the observations."""
+
+    queries: Queries
+    comparison: int = 0
+    retries: int = 0
+    semantic: int = 0
+    throttled: int = 0
+
+    def add(self, each: QuestionResult) -> None:
+        for side in Side:
+            for observation in observations(each, side):
+                self.comparison += min(observation.attempts, 1)
+                self.retries += max(observation.attempts - 1, 0)
+                self.throttled += observation.throttled
+                self.semantic += observation.attempts if self.queries.of(side).semantic else 0
+
+    def counted(self, other: int) -> Requests:
+        return Requests(
+            comparison=self.comparison,
+            other=other,
+            semantic=self.semantic,
+            retries=self.retries,
+            throttled=self.throttled,
+        )

@@ -1,0 +1,145 @@
+"""Look at both indexes before the first question, and again after the last."""
+
+from dataclasses import dataclass, replace
+
+from app.domain.check import Check, Level
+from app.domain.errors import BrokenError
+from app.domain.index import Definition, definition_digest, resolve
+from app.domain.observation import Side
+from app.domain.query import QuerySettings
+from app.domain.reasons import Code
+from app.domain.run import IndexSide, Run
+from app.gate.ports import SearchService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """Both sides as they are now, what was found, and how many requests that took."""
+
+    baseline: IndexSide
+    candidate: IndexSide
+    checks: tuple[Check, ...]
+    requests: int
+
+    @property
+    def blocked(self) -> bool:
+        return any(check.level is Level.BLOCKING for check in self.checks)
+
+
+async def inspect(run: Run, search: SearchService, deadline: float) -> Inspection:
+    """Both indexes looked up, their fields found, their documents counted; every fault of both at once."""
+    baseline = await _inspect_side(run, Side.BASELINE, search, deadline)
+    candidate = await _inspect_side(run, Side.CANDIDATE, search, deadline)
+    checks = [*baseline.checks, *candidate.checks]
+    if _nothing_to_compare(run, baseline.side, candidate.side):
+        message = f"Both sides are the index {candidate.side.index!r} with the same query."
+        checks.append(Check(code=Code.SAME_INDEX, level=Level.BLOCKING, message=message))
+    return Inspection(
+        baseline=baseline.side,
+        candidate=candidate.side,
+        checks=tuple(dict.fromkeys(checks)),
+        requests=baseline.requests + candidate.requests,
+    )
+
+
+def _nothing_to_compare(run: Run, baseline: IndexSide, candidate: IndexSide) -> bool:
+    same = baseline.index == candidate.index and run.query.baseline == run.query.candidate
+    return same and not run.noise_study
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    side: IndexSide
+    checks: tuple[Check, ...]
+    requests: int
+
+
+async def _inspect_side(run: Run, side: Side, search: SearchService, deadline: float) -> _Found:
+    """One side; a service that refuses ends the look at this side with a blocking finding."""
+    before, query = run.side(side), run.query.of(side)
+    requests = 1
+    try:
+        described = await search.describe(before.requested, deadline)
+        found = replace(
+            before,
+            index=described.name,
+            alias=described.alias,
+            etag=described.etag,
+            definition_digest=None
+            if described.definition is None
+            else definition_digest(described.definition),
+        )
+        requests += 1
+        found = replace(found, documents=await search.document_count(found.index, deadline))
+    except BrokenError as error:
+        return _Found(side=before, checks=(blocking(error),), requests=requests)
+    return _resolved(found, described.definition, query, requests)
+
+
+def _resolved(side: IndexSide, definition: Definition | None, query: QuerySettings, requests: int) -> _Found:
+    resolution = resolve(definition, query, side.index)
+    checks = [*resolution.checks]
+    if side.documents == 0:
+        message = f"Index {side.index!r} holds no documents: fill it before it is judged."
+        checks.append(Check(code=Code.INDEX_EMPTY, level=Level.BLOCKING, message=message, index=side.index))
+    checks.extend(
+        Check(code="query", level=Level.WARNING, message=f"{text}.", index=side.index)
+        for text in query.warnings()
+    )
+    if definition is None:
+        message = (
+            f"The definition of index {side.index!r} may not be read (403): configured field names are used, and "
+            "a change of the definition during the run cannot be noticed."
+        )
+        checks.append(
+            Check(code="definition-unreadable", level=Level.WARNING, message=message, index=side.index)
+        )
+    return _Found(side=replace(side, fields=resolution.fields), checks=tuple(checks), requests=requests)
+
+
+def blocking(error: BrokenError) -> Check:
+    """A run-ending error as the finding that the record keeps."""
+    return Check(code=error.code, level=Level.BLOCKING, message=str(error), index=error.index)
+
+
+def changed(run: Run, now: Inspection) -> list[Check]:
+    """What differs between the sides as the run knows them and as they are now; each is `index-changed`."""
+    checks = [check for check in now.checks if check.level is Level.BLOCKING and check not in run.checks]
+    for before, after in ((run.baseline, now.baseline), (run.candidate, now.candidate)):
+        checks.extend(
+            Check(
+                code=Code.INDEX_CHANGED,
+                level=Level.BLOCKING,
+                message=f"Index {before.index!r}: {what}.",
+                index=before.index,
+            )
+            for what in _differences(before, after, run.policy.max_documents_changed)
+        )
+    return checks
+
+
+def _differences(before: IndexSide, after: IndexSide, max_documents_changed: int) -> list[str]:
+    if before.index != after.index:
+        return [f"the alias {before.alias!r} now names {after.index!r}"]
+    found = []
+    if before.definition_digest != after.definition_digest:
+        found.append("its definition changed")
+    elif before.etag != after.etag:
+        found.append(f"it was updated or built anew (etag {before.etag}, now {after.etag})")
+    if before.documents is not None and after.documents is not None:
+        moved = abs(after.documents - before.documents)
+        if moved > max_documents_changed:
+            found.append(
+                f"it held {before.documents} documents and now holds {after.documents} "
+                f"(limit of max_documents_changed: {max_documents_changed})"
+            )
+    return found
+
+
+def at_end(run: Run, now: Inspection) -> Run:
+    """The run with both sides' counts after the last question."""
+    return replace(
+        run,
+        baseline=replace(run.baseline, documents_at_end=now.baseline.documents),
+        candidate=replace(run.candidate, documents_at_end=now.candidate.documents),
+    )

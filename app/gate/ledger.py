@@ -1,0 +1,56 @@
+"""The observations of a run in progress, kept compressed so that a large run stays small in memory."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from app.domain.golden import Question
+from app.domain.observation import Observation, Side, in_context
+from app.domain.outcome import Missing, Observed, differ
+from app.domain.run import Queries
+from app.gate.records import Entry, packed, unpacked
+
+
+class Ledger:
+    """What was observed so far. Observations of one question and side are numbered from 0; each counts once."""
+
+    def __init__(self, questions: Iterable[Question], queries: Queries) -> None:
+        self._questions = {question.id: question for question in questions}
+        self._queries = queries
+        self._lines: dict[tuple[str, Side], dict[int, bytes]] = defaultdict(dict)
+        self._first: dict[tuple[str, Side], bool | None] = {}
+
+    def add(self, entry: Entry) -> bytes | None:
+        """The entry's journal line; None if it was there already, or its question is not in the set."""
+        place = (entry.question, entry.side)
+        question = self._questions.get(entry.question)
+        if question is None or entry.number in self._lines[place]:
+            return None
+        line = packed(entry)
+        self._lines[place][entry.number] = line
+        if entry.number == 0:
+            self._first[place] = in_context(question, entry.observation, self._queries.of(entry.side))
+        return line
+
+    def has(self, question: Question, side: Side, number: int) -> bool:
+        return number in self._lines[(question.id, side)]
+
+    def must_confirm(self, question: Question) -> bool:
+        """Whether the candidate is asked again: the question is critical, or its first observations differ."""
+        return question.critical or differ(
+            first_baseline=self._first.get((question.id, Side.BASELINE)),
+            first_candidate=self._first.get((question.id, Side.CANDIDATE)),
+        )
+
+    def observed(self, question: Question, missing: Missing) -> Observed:
+        """The question with all its observations, in their order."""
+        golden = {name: getattr(question, name) for name in Question.__dataclass_fields__}
+        return Observed(
+            **golden,
+            missing=missing,
+            baseline=self._observations(question, Side.BASELINE),
+            candidate=self._observations(question, Side.CANDIDATE),
+        )
+
+    def _observations(self, question: Question, side: Side) -> tuple[Observation, ...]:
+        lines = self._lines[(question.id, side)]
+        return tuple(unpacked(lines[number]).observation for number in sorted(lines))

@@ -1,0 +1,270 @@
+"""How a run is kept: a small status document, the golden texts as received, a journal of observations while
+it runs, and the evidence when it is done.
+
+    status/<id>.json            the run without its questions; replaced by etag
+    runs/<id>/golden.jsonl      and golden.toml: as received
+    runs/<id>/journal           a line an observation, appended as they are made; removed at the end
+    runs/<id>/evidence.jsonl.gz a line a question, in the golden set's order
+    active/<id>                 there while the run is not done
+    keys/<digest>.json          idempotency: which run a key started, from which request
+
+A journal line is base64 of a compressed JSON object, so that a torn line spoils nothing but itself.
+"""
+
+import base64
+import binascii
+import gzip
+import hashlib
+import io
+import json
+import re
+import zlib
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from app.domain.errors import ConflictError, NotFoundError, StorageError
+from app.domain.golden import GoldenTexts
+from app.domain.observation import Observation, Side
+from app.domain.outcome import Observed
+from app.domain.run import Run
+from app.gate.ports import DocumentStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One observation in a journal. `number` counts the question's observations on that side from 0."""
+
+    question: str
+    side: Side
+    number: int
+    observation: Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedBy:
+    """What an idempotency key stands for."""
+
+    run: str
+    request: str  # digest of the request
+
+
+T = TypeVar("T")
+
+_RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_RUN = TypeAdapter(Run)
+_ENTRY = TypeAdapter(Entry)
+_OBSERVED = TypeAdapter(Observed)
+_STARTED_BY = TypeAdapter(StartedBy)
+
+
+class RunRecords:
+    """Runs in a document store. Raises NotFoundError for an unknown run, StorageError for an unreadable one."""
+
+    def __init__(self, store: DocumentStore) -> None:
+        self._store = store
+
+    async def create(self, run: Run, texts: GoldenTexts) -> None:
+        """Keep a new run. ConflictError if the id is taken."""
+        await self._create_once(f"runs/{run.id}/golden.jsonl", texts.jsonl.encode())
+        if texts.toml is not None:
+            await self._create_once(f"runs/{run.id}/golden.toml", texts.toml.encode())
+        await self._store.create(f"active/{run.id}", b"")
+        await self._store.create(_status(run.id), _RUN.dump_json(run))
+
+    async def _create_once(self, name: str, data: bytes) -> None:
+        try:
+            await self._store.create(name, data)
+        except ConflictError:
+            if (await self._store.read(name))[0] != data:
+                raise
+
+    async def read(self, run_id: str) -> tuple[Run, str]:
+        """The run and its status document's etag."""
+        try:
+            data, etag = await self._store.read(_status(_checked(run_id)))
+        except NotFoundError:
+            raise NotFoundError(f"There is no run {run_id!r}.") from None
+        return _parsed(_RUN, data, _status(run_id)), etag
+
+    async def replace(self, run: Run, etag: str) -> str:
+        """Keep the run's new state; the new etag. ConflictError if somebody else did in between."""
+        return await self._store.replace(_status(run.id), _RUN.dump_json(run), etag)
+
+    async def texts(self, run: Run) -> GoldenTexts:
+        """The golden set as the run received it."""
+        jsonl, _ = await self._store.read(f"runs/{run.id}/golden.jsonl")
+        try:
+            toml = (await self._store.read(f"runs/{run.id}/golden.toml"))[0].decode()
+        except NotFoundError:
+            toml = None
+        return GoldenTexts(name=run.golden_set.name, jsonl=jsonl.decode(), toml=toml)
+
+    async def evidence(self, run_id: str) -> Iterator[Observed]:
+        """The questions of a run that is done, in the golden set's order, parsed one by one."""
+        name = f"runs/{_checked(run_id)}/evidence.jsonl.gz"
+        try:
+            data, _ = await self._store.read(name)
+        except NotFoundError:
+            raise NotFoundError(f"The evidence of run {run_id!r} is not there (yet).") from None
+        return _lines(data, name)
+
+    async def keep_evidence(self, run_id: str, data: bytes) -> None:
+        """Keep the compressed evidence (`compressed`), in place of one that a crash left behind."""
+        name = f"runs/{run_id}/evidence.jsonl.gz"
+        try:
+            await self._store.create(name, data)
+        except ConflictError:
+            _, etag = await self._store.read(name)
+            await self._store.replace(name, data, etag)
+
+    async def close(self, run_id: str) -> None:
+        """Clear away what only a running run needs."""
+        await self._store.delete(f"active/{run_id}")
+        await self._store.delete(_journal(run_id))
+
+    async def active(self) -> list[str]:
+        """Ids of the runs that are not done, oldest first."""
+        return [name.removeprefix("active/") async for name in self._store.names("active/")]
+
+    async def newest_first(self, before: str | None = None) -> AsyncIterator[Run]:
+        """All runs, the newest first; `before` an id: only those older than that one."""
+        names = [name async for name in self._store.names("status/")]
+        for name in reversed(names):
+            run_id = name.removeprefix("status/").removesuffix(".json")
+            if before is None or run_id < before:
+                yield (await self.read(run_id))[0]
+
+    async def claim_key(self, key: str, request: str, run_id: str) -> str:
+        """The id of the run that an idempotency key stands for: `run_id`, or the one it was first used for.
+
+        ConflictError if it was used for another request.
+        """
+        name = f"keys/{hashlib.sha256(key.encode()).hexdigest()}.json"
+        ours = StartedBy(run=run_id, request=request)
+        try:
+            await self._store.create(name, _STARTED_BY.dump_json(ours))
+        except ConflictError:
+            data, _ = await self._store.read(name)
+            first = _parsed(_STARTED_BY, data, name)
+            if first.request != request:
+                raise ConflictError(
+                    f"The idempotency key was already used for another request (run {first.run}): "
+                    "use a new key for a new request."
+                ) from None
+            return first.run
+        return run_id
+
+    async def journal(self, run_id: str) -> tuple["Journal", list[Entry]]:
+        """The run's journal, taken over from whoever wrote it before, and what it holds.
+
+        A line of ours is appended first: a former writer, if it still lives, is refused at its next append.
+        """
+        name = _journal(run_id)
+        while True:
+            try:
+                data, _ = await self._store.read(name)
+            except NotFoundError:
+                data = b""
+            try:
+                position = await self._store.append(name, b"\n", len(data))
+            except ConflictError:
+                continue  # the former writer appended in between; read again
+            return Journal(self._store, name, position), list(_entries(data))
+
+    async def ready(self) -> None:
+        """StorageError if the store cannot be read."""
+        async for _ in self._store.names("active/"):
+            break
+
+
+class Journal:
+    """The single writer of a run's journal."""
+
+    def __init__(self, store: DocumentStore, name: str, position: int) -> None:
+        self._store = store
+        self._name = name
+        self._position = position
+
+    async def append(self, lines: Iterable[bytes]) -> None:
+        """Keep the lines. ConflictError: another process has taken the run over; stop."""
+        data = b"".join(line + b"\n" for line in lines)
+        self._position = await self._store.append(self._name, data, self._position)
+
+
+def packed(entry: Entry) -> bytes:
+    """A journal line, without its line end."""
+    return base64.b64encode(zlib.compress(_ENTRY.dump_json(entry), level=3))
+
+
+def unpacked(line: bytes) -> Entry:
+    """The entry of a journal line; ValueError if it is torn."""
+    try:
+        return _ENTRY.validate_json(zlib.decompress(base64.b64decode(line, validate=True)))
+    except (binascii.Error, zlib.error, ValidationError) as error:
+        raise ValueError("torn journal line") from error
+
+
+def _entries(data: bytes) -> Iterator[Entry]:
+    for line in data.split(b"\n"):
+        if line:
+            try:
+                yield unpacked(line)
+            except ValueError:
+                continue  # torn by a crash: the observation was not kept, and is made again
+
+
+class EvidenceWriter:
+    """Compresses questions to evidence, one by one."""
+
+    def __init__(self) -> None:
+        self._buffer = io.BytesIO()
+        self._file = gzip.GzipFile(fileobj=self._buffer, mode="wb", compresslevel=6, mtime=0)
+
+    def add(self, observed: Observed) -> None:
+        self._file.write(_OBSERVED.dump_json(observed, exclude_defaults=True) + b"\n")
+
+    def data(self) -> bytes:
+        """All of it; nothing can be added afterwards."""
+        self._file.close()
+        return self._buffer.getvalue()
+
+
+def _lines(data: bytes, name: str) -> Iterator[Observed]:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            for line in file:
+                yield _parsed(_OBSERVED, line, name)
+    except (OSError, EOFError, zlib.error) as error:
+        raise StorageError(f"The document {name} is damaged: {error}.") from error
+
+
+def _parsed(adapter: TypeAdapter[T], data: bytes, name: str) -> T:
+    try:
+        return adapter.validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise StorageError(f"The document {name} is damaged: {place}: {first['msg']}.") from error
+
+
+def _status(run_id: str) -> str:
+    return f"status/{run_id}.json"
+
+
+def _journal(run_id: str) -> str:
+    return f"runs/{run_id}/journal"
+
+
+def _checked(run_id: str) -> str:
+    if not _RUN_ID.fullmatch(run_id):
+        raise NotFoundError(f"There is no run {run_id!r}.")
+    return run_id
+
+
+def request_digest(request: object) -> str:
+    """A digest of a start request's JSON, for the idempotency key."""
+    canonical = json.dumps(request, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()

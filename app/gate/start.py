@@ -1,0 +1,137 @@
+"""Start a run: check what was asked for, and keep it, so that it can be executed here or after a restart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter
+
+from app.domain.errors import Fault, InputError, NotFoundError
+from app.domain.golden import GoldenSet, GoldenTexts, Question
+from app.domain.policy import Policy, looser_settings
+from app.domain.reading import overridden, read_golden_set
+from app.domain.run import Change, GoldenRef, IndexSide, Queries, Run
+from app.gate.records import RunRecords, request_digest
+
+
+class GoldenSets(Protocol):
+    """The golden sets that were deployed with the service."""
+
+    def names(self) -> tuple[str, ...]: ...
+
+    def texts(self, name: str) -> GoldenTexts:
+        """NotFoundError for an unknown name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """What a caller asks for. Exactly one of `golden_set`, a deployed set's name, and `golden`, the texts."""
+
+    candidate_index: str
+    baseline_index: str | None = None
+    golden_set: str | None = None
+    golden: GoldenTexts | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    noise_study: bool = False
+    change: Change | None = None
+    slices: tuple[str, ...] = ()
+
+
+_REQUEST = TypeAdapter(StartRequest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """What a new run gets from outside: its id, the time, a seed, and what to write into its manifest."""
+
+    run_id: str
+    now: datetime
+    seed: int
+    manifest: Mapping[str, Any]
+
+
+async def start(
+    request: StartRequest,
+    *,
+    records: RunRecords,
+    golden_sets: GoldenSets,
+    stamp: Stamp,
+    idempotency_key: str | None = None,
+    requested_by: str | None = None,
+) -> tuple[Run, bool]:
+    """The run, kept and queued, and whether it is a new one; not new where the idempotency key had started it.
+
+    InputError with every fault of the request and the set; NotFoundError for an unknown set; ConflictError
+    for a key that was used for another request. Nothing is kept then.
+    """
+    texts, golden = _golden(request, golden_sets)
+    run = _new_run(request, golden, stamp, requested_by)
+    if idempotency_key is not None:
+        digest = request_digest(_REQUEST.dump_python(request, mode="json"))
+        run_id = await records.claim_key(idempotency_key, digest, run.id)
+        try:
+            return (await records.read(run_id))[0], False
+        except NotFoundError:
+            run = replace(run, id=run_id)  # claimed, by us or by a process that died before it kept the run
+    await records.create(run, texts)
+    return run, True
+
+
+def _golden(request: StartRequest, golden_sets: GoldenSets) -> tuple[GoldenTexts, GoldenSet]:
+    faults = [Fault(where="request", message=message) for message in _request_faults(request)]
+    if faults:
+        raise InputError(faults)
+    texts = request.golden or golden_sets.texts(request.golden_set or "")
+    return texts, read_golden_set(texts)
+
+
+def _request_faults(request: StartRequest) -> list[str]:
+    found = []
+    if (request.golden_set is None) == (request.golden is None):
+        found.append("exactly one of golden_set (a deployed name) and golden (texts) is needed")
+    if request.baseline_index is None and not request.noise_study:
+        found.append("baseline_index: is needed: where the live index name is kept is not known here")
+    if request.noise_study and request.baseline_index not in (None, request.candidate_index):
+        found.append("noise_study compares an index with itself: leave baseline_index out")
+    return found
+
+
+def _new_run(request: StartRequest, golden: GoldenSet, stamp: Stamp, requested_by: str | None) -> Run:
+    policy = overridden(golden.policy, request.policy, "request") if request.policy else golden.policy
+    baseline = request.baseline_index or request.candidate_index
+    deployed = request.golden_set is not None and not request.slices
+    return Run(
+        id=stamp.run_id,
+        baseline=IndexSide(requested=baseline, index=baseline),
+        candidate=IndexSide(requested=request.candidate_index, index=request.candidate_index),
+        golden_set=GoldenRef(
+            name=golden.name,
+            digest=golden.digest,
+            owner=golden.owner,
+            review_by=golden.review_by,
+            deployed=deployed,
+            slices=request.slices,
+        ),
+        query=Queries(baseline=golden.baseline_query, candidate=golden.candidate_query),
+        policy=policy,
+        trusted=trusted(deployed=deployed, policy=policy, of_set=golden.policy),
+        noise_study=request.noise_study,
+        change=request.change,
+        requested_by=requested_by,
+        manifest={**stamp.manifest, "seed": stamp.seed},
+        created_at=stamp.now,
+    )
+
+
+def trusted(*, deployed: bool, policy: Policy, of_set: Policy) -> bool:
+    """Whether a run may be promoted: a deployed set, unaltered and whole, and no looser policy than its own."""
+    return deployed and not looser_settings(policy, of_set)
+
+
+def asked(golden: GoldenSet, slices: tuple[str, ...]) -> tuple[Question, ...]:
+    """The questions that a run asks: all, or those in any of the named slices."""
+    if not slices:
+        return golden.questions
+    return tuple(question for question in golden.questions if set(slices) & set(question.slice))

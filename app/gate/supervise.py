@@ -1,0 +1,96 @@
+"""The runs that a service executes: begun when they are asked for, and gone on with after a restart."""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from app.domain.errors import ConflictError, GateError, NotFoundError, StorageError
+from app.domain.run import Run, State
+from app.gate.execute import Execution
+from app.gate.records import RunRecords
+
+_RETRY_SECONDS = (1.0, 5.0, 15.0, 60.0)  # pauses before a run whose store failed is taken up again
+_POLL_SECONDS = 0.25
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    task: asyncio.Task[None]
+    cancelled: asyncio.Event
+
+
+@dataclass(slots=True, kw_only=True)
+class Supervisor:
+    """Executes runs in this process, one task each; they share the search service's limiter."""
+
+    records: RunRecords
+    execution: Execution
+    _working: dict[str, _Work] = field(default_factory=dict)
+
+    async def resume(self) -> None:
+        """Take up every run that is not done. Called when the service starts."""
+        for run_id in await self.records.active():
+            self.launch(run_id)
+
+    def launch(self, run_id: str) -> None:
+        """Execute the run in the background, if this process does not already."""
+        if run_id not in self._working:
+            cancelled = asyncio.Event()
+            task = asyncio.create_task(self._work(run_id, cancelled))
+            self._working[run_id] = _Work(task=task, cancelled=cancelled)
+            task.add_done_callback(lambda _: self._working.pop(run_id, None))
+
+    async def cancel(self, run_id: str) -> Run:
+        """Ask for the run's end; it becomes ERROR `cancelled` shortly after. A run that is done stays as it is."""
+        run, _ = await self.records.read(run_id)
+        if run.state is not State.DONE:
+            self.launch(run_id)  # nobody executes it here: take it over, so that it can be ended
+            self._working[run_id].cancelled.set()
+        return run
+
+    async def wait(self, run_id: str, seconds: float) -> Run:
+        """The run, as soon as it is done, or as it is after `seconds`. Another process may be executing it."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while True:
+            run, _ = await self.records.read(run_id)
+            left = until - loop.time()
+            if run.state is State.DONE or left <= 0:
+                return run
+            work = self._working.get(run_id)
+            if work is None:
+                await asyncio.sleep(min(left, _POLL_SECONDS))
+            else:
+                await asyncio.wait({work.task}, timeout=left)
+
+    async def stop(self) -> None:
+        """End the work of this process; its runs stay as they are, for the next start."""
+        tasks = [work.task for work in self._working.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work(self, run_id: str, cancelled: asyncio.Event) -> None:
+        give_up: str | None = None
+        for pause in (*_RETRY_SECONDS, None):
+            try:
+                run = await self.execution.execute(run_id, cancelled=cancelled, give_up=give_up)
+            except (ConflictError, NotFoundError) as error:
+                log.warning("run %s is left to another process: %s", run_id, error)
+                return
+            except StorageError as error:
+                log.warning("run %s waits for its store: %s", run_id, error)
+            except GateError as error:
+                give_up = f"The run cannot go on: {error}"
+                log.warning("run %s cannot go on: %s", run_id, error)
+            except Exception:
+                give_up = "The run cannot go on: an error in the gate itself, see the service's log."
+                log.exception("run %s failed unexpectedly", run_id)
+            else:
+                log.info("run %s is done: %s", run_id, run.verdict)
+                return
+            if pause is not None:
+                await asyncio.sleep(pause)
+        log.error("run %s is given up by this process; the next start takes it up again", run_id)
