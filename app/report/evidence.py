@@ -1,0 +1,197 @@
+"""What a reader is shown of one question: ranks before and after, where the answer went, what took its place.
+
+Plain text and values; whoever shows them escapes them there.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from app.domain.golden import Question
+from app.domain.observation import Failure, Hit, Observation, Side, entry_hits, in_context
+from app.domain.outcome import Cause, Observed, Outcome, cause, first_where, observations
+from app.domain.query import QuerySettings
+from app.domain.run import Queries, QuestionResult, Run
+
+_NAMED = 3  # newcomers that a line names before it says how many more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """The pair of observations that a report shows; None where a side was never asked."""
+
+    before: Observation | None
+    after: Observation | None
+
+
+def shown(result: QuestionResult, queries: Queries) -> Shown:
+    """The first observations that show the flip; where there is none, the first of each side."""
+    gained = result.outcome is Outcome.GAINED
+    before = first_where(result, Side.BASELINE, queries.baseline, inside=not gained)
+    after = first_where(result, Side.CANDIDATE, queries.candidate, inside=gained)
+    return Shown(
+        before=before or next(iter(result.baseline), None),
+        after=after or next(iter(result.candidate), None),
+    )
+
+
+def moved(result: Observed, queries: Queries) -> str:
+    """The answer rank in every observation of both sides: `3, 5 → 6, 6`."""
+    before = ranks(result, Side.BASELINE, queries.baseline)
+    return f"{before} → {ranks(result, Side.CANDIDATE, queries.candidate)}"
+
+
+def ranks(result: Observed, side: Side, query: QuerySettings) -> str:
+    """The answer rank in every observation of one side."""
+    seen = observations(result, side)
+    return ", ".join(_rank(result, each, query) for each in seen) if seen else "not asked"
+
+
+def _rank(result: Observed, seen: Observation, query: QuerySettings) -> str:
+    if seen.error is not None:
+        return "error"
+    if seen.rank is None:
+        return "none"
+    below = seen.rank <= query.context_size and not in_context(result, seen, query)
+    return f"{seen.rank} (below cut-off)" if below else str(seen.rank)
+
+
+def where_it_went(result: Observed, after: Observation | None, query: QuerySettings) -> str:
+    """Where the answer is in the candidate, in words; empty where it is in context or was not measured."""
+    found = cause(result, after, query) if after is not None else None
+    match found:
+        case Cause.DOCUMENT_MISSING:
+            return f"document missing from candidate: {', '.join(result.missing.candidate)}"
+        case Cause.FILTERED_OUT:
+            return "hidden by the question's filter"
+        case Cause.BELOW_CUT_OFF:
+            return "found within reach, but below the score cut-off"
+        case Cause.NOT_RETRIEVED:
+            return f"not retrieved: not among the first {query.candidates} chunks"
+        case Cause.RANKED_OUT:
+            return f"ranked out: at {after and after.rank}, and the context ends at {query.context_size}"
+        case None:
+            return ""
+        case _:
+            assert_never(found)
+
+
+def context(seen: Observation | None, query: QuerySettings) -> tuple[Hit, ...]:
+    """The chunks that the application would send to the model, cut-offs apart."""
+    return tuple(hit for hit in seen.hits if hit.rank <= query.context_size) if seen else ()
+
+
+def documents(hits: tuple[Hit, ...]) -> frozenset[str]:
+    """What the hits come from: their parent documents, and their keys where they have none."""
+    return frozenset(_document(hit) for hit in hits)
+
+
+def _document(hit: Hit) -> str:
+    return hit.parent if hit.parent is not None else f"chunk {hit.key}"
+
+
+def is_from(hit: Hit, known: frozenset[str]) -> bool:
+    return _document(hit) in known
+
+
+_ALONE = Question(id="alone", question="alone", answers=("alone",))
+
+
+def dropped(hit: Hit, query: QuerySettings) -> bool:
+    """Whether a chunk of the context is below the cut-offs: alone and wanted, it would not be in context."""
+    seen = Observation(rank=None, elapsed_ms=0, attempts=1, hits=(replace(hit, parent="alone"),))
+    return not in_context(_ALONE, seen, query)
+
+
+def newcomers(pair: Shown, queries: Queries) -> tuple[Hit, ...]:
+    """The first chunk of every document that is in the candidate's context and not in the baseline's."""
+    known = documents(context(pair.before, queries.baseline))
+    first: dict[str, Hit] = {}
+    for hit in context(pair.after, queries.candidate):
+        if not is_from(hit, known):
+            first.setdefault(_document(hit), hit)
+    return tuple(first.values())
+
+
+def place_taken(pair: Shown, queries: Queries) -> str:
+    """What took the answer's place, in words."""
+    new = newcomers(pair, queries)
+    if not new:
+        return (
+            "nothing new" if pair.after and pair.after.hits else "nothing: the candidate returned no chunks"
+        )
+    named = "; ".join(label(hit) for hit in new[:_NAMED])
+    return named if len(new) <= _NAMED else f"{named}; and {len(new) - _NAMED} more"
+
+
+def label(hit: Hit) -> str:
+    """Title and parent document of a chunk."""
+    name = hit.parent if hit.parent is not None else f"chunk {hit.key} without a parent document"
+    return f"{hit.title} ({name})" if hit.title and hit.title != hit.parent else name
+
+
+def forbidden_places(result: QuestionResult) -> str:
+    """The forbidden documents that the candidate showed, each with its best rank."""
+    best: dict[str, int] = {}
+    for hit in (hit for seen in result.candidate for hit in seen.hits):
+        if hit.parent in result.forbidden_hits:
+            best[hit.parent] = min(hit.rank, best.get(hit.parent, hit.rank))
+    return ", ".join(f"{document} at {rank}" for document, rank in best.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """One entry of the labels: any one of `documents` answers it. Ranks are its first chunk's."""
+
+    documents: tuple[str, ...]
+    before: int | None
+    after: int | None
+
+
+def expected(result: Observed, pair: Shown) -> tuple[Expected, ...]:
+    """The label's entries with where each stood in the shown observations."""
+    before = _entry_ranks(result, pair.before)
+    after = _entry_ranks(result, pair.after)
+    return tuple(
+        Expected(documents=entry, before=first, after=then)
+        for entry, first, then in zip(result.entries, before, after, strict=True)
+    )
+
+
+def _entry_ranks(result: Observed, seen: Observation | None) -> tuple[int | None, ...]:
+    found = entry_hits(result.entries, seen.hits if seen else ())
+    return tuple(hit.rank if hit is not None else None for hit in found)
+
+
+def expected_in_words(result: Observed) -> str:
+    """The labels as one line: alternatives joined by "or", entries that must all be there by "and"."""
+    return " and ".join(" or ".join(entry) for entry in result.entries) or "no label"
+
+
+def failures(result: Observed) -> Iterator[str]:
+    """Every different reason why an observation of the question failed, with its side."""
+    for side in Side:
+        seen = observations(result, side)
+        if not seen:
+            yield f"{side}: not asked"
+        errors = [each.error for each in seen if each.error is not None]
+        for error in dict.fromkeys(errors):
+            yield f"{side}: {_failure(error, errors.count(error), len(seen))}"
+
+
+def _failure(error: Failure, times: int, of: int) -> str:
+    often = f" ({times} of {of} observations)" if of > 1 else ""
+    return f"{error.code}{often}: {error.message}"
+
+
+def stale_in_words(result: QuestionResult) -> str:
+    """Which labels are in neither index, and what that means for the question."""
+    gone = ", ".join(name for name in result.labelled_documents if name in result.missing.in_both)
+    if result.outcome is Outcome.STALE:
+        return f"label not in either index: {gone}; the question cannot be evaluated"
+    return f"label not in either index: {gone}; judged by the documents that are left"
+
+
+def owner(result: Observed, run: Run) -> str:
+    """Who decides on the question's label."""
+    return result.owner or run.golden_set.owner or "unknown"
