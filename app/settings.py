@@ -62,6 +62,7 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     log_level: Annotated[str, Field(pattern="^(?i:debug|info|warning|error)$")] = "info"
+    client_id: Annotated[str | None, Field(validation_alias="AZURE_CLIENT_ID")] = None
     max_concurrency: Annotated[int, Field(ge=1, le=64)] = 2
     query_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
     run_timeout_seconds: Annotated[float, Field(gt=0, le=86_400)] = 3600
@@ -98,7 +99,7 @@ def _fault(path: tuple[int | str, ...], message: str) -> Fault:
 
 
 def _variable(field: str) -> str:
-    return f"{PREFIX}{field.upper()}"
+    return "AZURE_CLIENT_ID" if field == "client_id" else f"{PREFIX}{field.upper()}"
 
 
 def variables() -> tuple[str, ...]:

@@ -11,13 +11,17 @@ Credential = AzureKeyCredential | AsyncTokenCredential
 
 @asynccontextmanager
 async def azure_credential(key: str | None, *, client_id: str | None = None) -> AsyncIterator[Credential]:
-    """A key credential, or DefaultAzureCredential for the life of the block.
-
-    `client_id` picks a user-assigned identity; None leaves that to AZURE_CLIENT_ID.
-    """
+    """A key credential, or this program's identity for the life of the block."""
     if key:
         yield AzureKeyCredential(key)
         return
+    async with azure_identity(client_id) as identity:
+        yield identity
+
+
+@asynccontextmanager
+async def azure_identity(client_id: str | None = None) -> AsyncIterator[AsyncTokenCredential]:
+    """DefaultAzureCredential; `client_id` picks a user-assigned identity, None leaves that to AZURE_CLIENT_ID."""
     from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 — slow to import, often not needed
 
     named = {"managed_identity_client_id": client_id} if client_id else {}

@@ -1,0 +1,142 @@
+"""The gate's own service, as the command line reaches it: start, wait, cancel, fetch."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from app.adapters.credentials import azure_identity
+from app.adapters.scrubbing import scrubbed
+from app.domain.errors import Fault, GateError, InputError
+from app.domain.run import Run
+
+_RUN = TypeAdapter(Run)
+_POLL_SECONDS = 20  # one request is held so long at most: well below an ingress's limit
+_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)  # between attempts that found no service
+_PATIENCE = 40  # attempts in a row without an answer, several minutes, before the service counts as gone
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+SignIn = Callable[[], Awaitable[str | None]]
+
+
+@asynccontextmanager
+async def open_gate_service(
+    url: str, *, token: str | None, scope: str | None
+) -> AsyncIterator["GateService"]:
+    """A client of the service at `url`; signs in with `token`, or for `scope` as this identity, or not at all."""
+    async with httpx.AsyncClient(base_url=url, timeout=httpx.Timeout(60, connect=10)) as client:
+        if token is not None or scope is None:
+            yield GateService(client, _fixed(token))
+            return
+        async with azure_identity() as identity:
+
+            async def fresh() -> str:
+                return (await identity.get_token(scope)).token
+
+            yield GateService(client, fresh)
+
+
+def _fixed(token: str | None) -> SignIn:
+    async def give() -> str | None:
+        return token
+
+    return give
+
+
+class GateService:
+    """Calls survive a service that is restarting: a lost answer or a 5xx is asked for again.
+
+    GateError with the service's own words when it refuses; InputError with its faults.
+    """
+
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        sign_in: SignIn,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._client = client
+        self._sign_in = sign_in
+        self._sleep = sleep
+
+    async def start(self, body: Mapping[str, Any], idempotency_key: str) -> Run:
+        """The run, started once however often the request had to be sent."""
+        headers = {"Idempotency-Key": idempotency_key}
+        response = await self._call("POST", "/v1/runs", json=body, headers=headers)
+        return self._run(response)
+
+    async def wait(self, run_id: str) -> Run:
+        """The run, done, or as it is after some seconds."""
+        return self._run(await self._call("GET", f"/v1/runs/{run_id}", params={"wait": _POLL_SECONDS}))
+
+    async def cancel(self, run_id: str) -> None:
+        await self._call("POST", f"/v1/runs/{run_id}/cancel")
+
+    async def document(self, run_id: str, name: str) -> AsyncIterator[bytes]:
+        """One of the run's documents: run.json, report.html, report.md, junit.xml."""
+        response = await self._call("GET", f"/v1/runs/{run_id}/{name}")
+        yield response.content
+
+    async def _call(self, method: str, path: str, **options: Any) -> httpx.Response:
+        headers = dict(options.pop("headers", {}))
+        for attempt in range(_PATIENCE):
+            token = await self._sign_in()
+            if token is not None:
+                headers["Authorization"] = f"Bearer {token}"
+            try:
+                response = await self._client.request(method, path, headers=headers, **options)
+            except httpx.TransportError as error:
+                why = f"{type(error).__name__}: {scrubbed(str(error))}"
+            else:
+                if response.status_code not in _TRANSIENT:
+                    return _accepted(response)
+                why = _refusal(response)
+            await self._sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)] * random.uniform(0.5, 1.0))  # noqa: S311
+        raise GateError(f"The gate's service at {self._client.base_url} does not answer: {why}")
+
+    def _run(self, response: httpx.Response) -> Run:
+        try:
+            return _RUN.validate_json(response.content)
+        except ValidationError:
+            kind = response.headers.get("content-type", "no content type")
+            raise GateError(
+                f"{self._client.base_url} answered something that is not a run ({kind}): is it the gate's address?"
+            ) from None
+
+
+def _accepted(response: httpx.Response) -> httpx.Response:
+    if response.is_success:
+        return response
+    if response.status_code in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
+        raise InputError(_faults(response))
+    raise GateError(_refusal(response))
+
+
+def _problem(response: httpx.Response) -> Mapping[str, Any]:
+    try:
+        problem = response.json()
+    except ValueError:
+        return {}
+    return problem if isinstance(problem, dict) else {}
+
+
+def _refusal(response: httpx.Response) -> str:
+    problem = _problem(response)
+    words = problem.get("detail") or problem.get("title") or response.reason_phrase
+    return f"the service answered {response.status_code}: {scrubbed(str(words))}"
+
+
+def _faults(response: httpx.Response) -> list[Fault]:
+    listed = _problem(response).get("faults")
+    if not isinstance(listed, list) or not listed:
+        return [Fault(where="request", message=_refusal(response))]
+    return [
+        Fault(where=str(each.get("where", "")), line=each.get("line"), message=str(each.get("message", "")))
+        for each in listed
+        if isinstance(each, dict)
+    ]

@@ -1,0 +1,398 @@
+"""What the commands do: run here or on the service, write the documents, say how it ended."""
+
+import asyncio
+import logging
+import os
+import shlex
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from app.adapters.gate_service import GateService, open_gate_service
+from app.adapters.golden_files import read_golden_files
+from app.adapters.run_files import DOCUMENTS, prepared, write
+from app.domain.decision import results
+from app.domain.errors import Fault, GateError, InputError
+from app.domain.golden import GoldenTexts
+from app.domain.reading import read_golden_set
+from app.domain.reasons import Verdict
+from app.domain.run import Change, ChangeKind, Run, State
+from app.gate.opened import OpenGate
+from app.gate.ports import OnProgress
+from app.gate.start import StartRequest, start
+from app.main import create_app, open_gate
+from app.report.escaping import visible
+from app.report.html import html
+from app.report.junit import junit
+from app.report.markdown import markdown
+from app.report.run_json import json_chunks
+from app.report.terminal import last_line, terminal
+from app.settings import Settings, serving_faults
+
+STATUS = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.ERROR: 2}
+_LINE_EVERY_SECONDS = 5.0  # progress where standard error is no terminal
+_CANCEL_SECONDS = 30.0  # how long a cancelled run of the service may take to end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """`gate run`, as it was typed."""
+
+    candidate: str | None
+    baseline: str | None
+    golden: tuple[str, ...]
+    service: str | None
+    out: Path | None
+    noise_runs: int | None
+    confirm_runs: int | None
+    noise_study: bool
+    slices: tuple[str, ...]
+    timeout: float | None
+    resume: str | None
+    idempotency_key: str | None
+    kinds: tuple[str, ...]
+    change_summary: str | None
+    commit: str | None
+    build_id: str | None
+    build_url: str | None
+
+
+class Runner(Protocol):
+    """Where runs are executed: this process, or the service."""
+
+    async def begin(self, request: StartRequest, key: str) -> str:
+        """The id of the run that is now started, or was by the same key."""
+        ...
+
+    async def finish(self, run_id: str, cancelled: asyncio.Event, on_progress: OnProgress) -> Run:
+        """The run, done; cancelled if the event is set before."""
+        ...
+
+    async def document(self, run: Run, name: str) -> Iterable[bytes]:
+        """One of the run's documents, in pieces."""
+        ...
+
+    def again(self, run_id: str) -> str:
+        """The command that goes on with the run, or waits for it again."""
+        ...
+
+
+def run_command(options: RunOptions, settings: Settings) -> int:
+    """Run every golden set; the exit status of the worst."""
+    _log(settings)
+    url = options.service or settings.service_url
+    requests = [] if options.resume else _requests(options)
+    if options.out is not None:
+        prepared(options.out)
+    return asyncio.run(_run_all(options, settings, url, requests))
+
+
+def _log(settings: Settings) -> None:
+    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
+    for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _requests(options: RunOptions) -> list[StartRequest]:
+    faults = [
+        Fault(where=f"--{name}", message="is needed")
+        for name, value in (("candidate", options.candidate), ("golden", options.golden))
+        if not value
+    ]
+    requests = []
+    for named in options.golden:
+        try:
+            requests.append(_request(options, named))
+        except InputError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise InputError(faults)
+    return requests
+
+
+def _request(options: RunOptions, named: str) -> StartRequest:
+    golden, golden_set = (_checked(Path(named)), None) if named.endswith(".jsonl") else (None, named)
+    policy = {"noise_runs": options.noise_runs, "confirm_runs": options.confirm_runs}
+    return StartRequest(
+        candidate_index=options.candidate or "",
+        baseline_index=options.baseline,
+        golden=golden,
+        golden_set=golden_set,
+        policy={name: value for name, value in policy.items() if value is not None},
+        noise_study=options.noise_study,
+        slices=options.slices,
+        change=_change(options),
+    )
+
+
+def _checked(path: Path) -> GoldenTexts:
+    texts = read_golden_files(path)
+    try:
+        read_golden_set(texts)
+    except InputError as error:
+        raise InputError([_with_folder(fault, path) for fault in error.faults]) from None
+    return texts
+
+
+def _with_folder(fault: Fault, path: Path) -> Fault:
+    return Fault(where=str(path.with_name(fault.where)), line=fault.line, message=fault.message)
+
+
+def _change(options: RunOptions) -> Change | None:
+    said = (options.change_summary, options.commit, options.build_id, options.build_url)
+    if not options.kinds and not any(said):
+        return None
+    return Change(
+        kind=tuple(ChangeKind(kind) for kind in options.kinds),
+        summary=options.change_summary,
+        commit=options.commit,
+        build_id=options.build_id,
+        build_url=options.build_url,
+    )
+
+
+async def _run_all(
+    options: RunOptions, settings: Settings, url: str | None, requests: list[StartRequest]
+) -> int:
+    cancelled = asyncio.Event()
+    with _signals(cancelled):
+        async with _runner(settings, url) as runner:
+            ended: list[Run] = []
+            if options.resume is not None:
+                ended.append(await _one(options, runner, options.resume, cancelled, options.out))
+            for place, request in enumerate(requests):
+                key = options.idempotency_key or uuid.uuid4().hex
+                run_id = await runner.begin(request, key if len(requests) == 1 else f"{key}-{place}")
+                ended.append(
+                    await _one(options, runner, run_id, cancelled, _folder(options, request, len(requests)))
+                )
+    worst_last = sorted(ended, key=_status)
+    for run in worst_last:
+        sys.stdout.write(f"{last_line(run)}\n")
+    sys.stdout.flush()
+    return _status(worst_last[-1])
+
+
+def _status(run: Run) -> int:
+    return STATUS[run.verdict] if run.verdict is not None else STATUS[Verdict.ERROR]
+
+
+def _folder(options: RunOptions, request: StartRequest, sets: int) -> Path | None:
+    if options.out is None or sets == 1:
+        return options.out
+    return options.out / (request.golden.name if request.golden else request.golden_set or "")
+
+
+async def _one(
+    options: RunOptions, runner: Runner, run_id: str, cancelled: asyncio.Event, out: Path | None
+) -> Run:
+    """Wait for one run, write its documents, tell it."""
+    with _progress(run_id) as on_progress:
+        try:
+            async with asyncio.timeout(options.timeout):
+                run = await runner.finish(run_id, cancelled, on_progress)
+        except TimeoutError:
+            raise GateError(
+                f"no verdict after {options.timeout:g} seconds; to go on: {runner.again(run_id)}"
+            ) from None
+    if out is not None:
+        for name in DOCUMENTS:
+            write(prepared(out) / name, await runner.document(run, name))
+        sys.stderr.write(f"The report is {out / 'report.html'}\n")
+    Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty()).print(terminal(run))
+    return run
+
+
+@contextmanager
+def _signals(cancelled: asyncio.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM ask for the run's end; a second SIGINT ends the program."""
+    loop = asyncio.get_running_loop()
+
+    def cancel() -> None:
+        sys.stderr.write("cancelling the run …\n")
+        cancelled.set()
+        loop.remove_signal_handler(signal.SIGINT)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, cancel)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _progress(run_id: str) -> Iterator[OnProgress]:
+    """Shows progress on standard error: a bar in a terminal, a line now and then elsewhere."""
+    sys.stderr.write(f"run {run_id}\n")
+    if sys.stderr.isatty():
+        columns = (TextColumn("asking both indexes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task("", total=None)
+            yield lambda done, planned: bar.update(task, completed=done, total=planned or None)
+    else:
+        yield _Lines().note
+
+
+@dataclass(slots=True)
+class _Lines:
+    said_at: float = 0.0
+    said: int = -1
+
+    def note(self, done: int, planned: int) -> None:
+        now = asyncio.get_running_loop().time()
+        finished = planned and done == planned
+        if done != self.said and (finished or now - self.said_at >= _LINE_EVERY_SECONDS):
+            self.said, self.said_at = done, now
+            sys.stderr.write(f"{done} of {planned} observations\n")
+
+
+@asynccontextmanager
+async def _runner(settings: Settings, url: str | None) -> AsyncIterator[Runner]:
+    if url is None:
+        async with open_gate(settings) as opened:
+            yield Here(opened)
+        return
+    token = settings.service_token.get_secret_value() if settings.service_token else None
+    async with open_gate_service(url, token=token, scope=settings.service_scope) as service:
+        yield There(service, url)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Runs executed in this process."""
+
+    opened: OpenGate
+
+    async def begin(self, request: StartRequest, key: str) -> str:
+        run, _ = await start(
+            request,
+            records=self.opened.records,
+            golden_sets=self.opened.golden_sets,
+            stamp=self.opened.stamp(),
+            idempotency_key=key,
+        )
+        return run.id
+
+    async def finish(self, run_id: str, cancelled: asyncio.Event, on_progress: OnProgress) -> Run:
+        return await self.opened.execution.execute(run_id, cancelled=cancelled, on_progress=on_progress)
+
+    async def document(self, run: Run, name: str) -> Iterable[bytes]:
+        evidence = results(await self.opened.records.evidence(run.id), run.query)
+        match name:
+            case "run.json":
+                return json_chunks(run, evidence)
+            case "report.html":
+                return (piece.encode() for piece in html(run, evidence))
+            case "report.md":
+                return [markdown(run, evidence).encode()]
+            case "junit.xml":
+                return [junit(run, evidence)]
+            case _:
+                raise AssertionError(name)
+
+    def again(self, run_id: str) -> str:
+        return f"gate run --resume {run_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """Runs executed by the service at `url`."""
+
+    service: GateService
+    url: str
+
+    async def begin(self, request: StartRequest, key: str) -> str:
+        return (await self.service.start(_body(request), key)).id
+
+    async def finish(self, run_id: str, cancelled: asyncio.Event, on_progress: OnProgress) -> Run:
+        waiting = asyncio.create_task(self._until_done(run_id, on_progress))
+        cancelling = asyncio.create_task(cancelled.wait())
+        try:
+            await asyncio.wait({waiting, cancelling}, return_when=asyncio.FIRST_COMPLETED)
+            if cancelling.done() and not waiting.done():
+                await self.service.cancel(run_id)
+                async with asyncio.timeout(_CANCEL_SECONDS):
+                    return await waiting
+            return await waiting
+        finally:
+            for task in (waiting, cancelling):
+                task.cancel()
+
+    async def _until_done(self, run_id: str, on_progress: OnProgress) -> Run:
+        while True:
+            run = await self.service.wait(run_id)
+            on_progress(run.progress.done, run.progress.planned)
+            if run.state is State.DONE:
+                return run
+
+    async def document(self, run: Run, name: str) -> Iterable[bytes]:
+        return [chunk async for chunk in self.service.document(run.id, name)]
+
+    def again(self, run_id: str) -> str:
+        return f"gate run --service {shlex.quote(self.url)} --resume {run_id}"
+
+
+_REQUEST = TypeAdapter(StartRequest)
+
+
+def _body(request: StartRequest) -> dict[str, Any]:
+    """The request as the API takes it: what was not asked for is left out."""
+    body = _REQUEST.dump_python(request, mode="json", exclude_none=True)
+    return {name: value for name, value in body.items() if value not in ({}, [], False)}
+
+
+def check_command(path: Path) -> int:
+    """Read a golden set; InputError with everything wrong with it."""
+    golden = read_golden_set(_checked(path))
+    critical = sum(1 for question in golden.questions if question.critical)
+    unlabelled = sum(1 for question in golden.questions if not question.answers)
+    sys.stdout.write(
+        f"{visible(golden.name)}: {len(golden.questions)} questions, {critical} critical, {unlabelled} without an "
+        f"answer; owner {visible(golden.owner or 'unknown')}; review by {golden.review_by or 'no date'}\n"
+        f"{golden.digest}\n"
+    )
+    return 0
+
+
+def serve_command(settings: Settings) -> int:
+    """Serve until SIGTERM; InputError if the settings or the port do not allow it."""
+    import uvicorn  # noqa: PLC0415 — only this command serves
+
+    _log(settings)
+    faults = serving_faults(settings, os.environ)
+    if faults:
+        raise InputError(faults)
+    listening = _listening(settings.host, settings.port)
+    config = uvicorn.Config(
+        create_app(settings),
+        log_config=None,
+        timeout_graceful_shutdown=10,
+        server_header=False,
+        proxy_headers=False,
+    )
+    host, port = listening.getsockname()[:2]
+    sys.stderr.write(f"gate serves http://{host}:{port}\n")
+    server = uvicorn.Server(config)
+    server.run(sockets=[listening])
+    return 0 if server.started else STATUS[Verdict.ERROR]
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        message = f"{host}:{port} cannot be listened on: {error.strerror}; choose another GATE_PORT"
+        raise InputError([Fault(where="GATE_PORT", message=message)]) from None

@@ -1,0 +1,132 @@
+"""The composition root: adapters are opened here and given to whoever needs them."""
+
+import platform
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from app import VERSION
+from app.adapters.blobs import open_blobs
+from app.adapters.credentials import azure_credential, azure_identity
+from app.adapters.embeddings import AzureEmbedder
+from app.adapters.folder import folder_of, open_folder
+from app.adapters.golden_files import GoldenFolder
+from app.adapters.search import AzureSearch
+from app.domain.errors import InputError
+from app.gate.execute import Execution, Limits
+from app.gate.opened import OpenGate
+from app.gate.ports import DocumentStore
+from app.gate.records import RunRecords
+from app.gate.start import Stamp
+from app.gate.supervise import Supervisor
+from app.settings import Settings, searching_faults
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+_DEFAULT_RUNS = Path(".gate/runs")
+_RECORDED = ("azure-search-documents", "azure-core", "pydantic")
+
+
+def create_app(settings: Settings) -> "FastAPI":
+    """The service. Its adapters are opened when it starts and closed when it stops."""
+    from app.web.api import create_api  # noqa: PLC0415 — a run at the command line serves nothing
+
+    return create_api(lambda: open_gate(settings), version=VERSION)
+
+
+@asynccontextmanager
+async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
+    """The gate over the real world. InputError if a setting that it needs is missing."""
+    faults = searching_faults(settings)
+    if faults or settings.search_endpoint is None:
+        raise InputError(faults)
+    async with AsyncExitStack() as stack:
+        credential = await stack.enter_async_context(
+            azure_credential(_secret(settings.search_api_key), client_id=settings.client_id)
+        )
+        search = await stack.enter_async_context(
+            AzureSearch(
+                endpoint=settings.search_endpoint,
+                credential=credential,
+                audience=settings.search_audience,
+                client_id=settings.client_id,
+                max_concurrency=settings.max_concurrency,
+                query_timeout_seconds=settings.query_timeout_seconds,
+            )
+        )
+        embedding = await stack.enter_async_context(
+            azure_credential(_secret(settings.embedding_api_key), client_id=settings.client_id)
+        )
+        embedder = await stack.enter_async_context(
+            AzureEmbedder(
+                credential=embedding,
+                max_concurrency=settings.max_concurrency,
+                query_timeout_seconds=settings.query_timeout_seconds,
+            )
+        )
+        records = RunRecords(await _store(settings, stack))
+        execution = Execution(
+            records=records,
+            search=search,
+            embedder=embedder,
+            limits=Limits(
+                concurrency=settings.max_concurrency, run_timeout_seconds=settings.run_timeout_seconds
+            ),
+            now=_now,
+            new_claim=lambda: secrets.token_hex(8),
+        )
+        yield OpenGate(
+            records=records,
+            golden_sets=GoldenFolder(Path(settings.golden_dir)),
+            search=search,
+            execution=execution,
+            supervisor=Supervisor(records=records, execution=execution),
+            stamp=lambda: _stamp(settings),
+        )
+
+
+async def _store(settings: Settings, stack: AsyncExitStack) -> DocumentStore:
+    if settings.runs_url is None:
+        return await stack.enter_async_context(open_folder(_DEFAULT_RUNS))
+    if settings.runs_url.startswith("file:"):
+        return await stack.enter_async_context(open_folder(folder_of(settings.runs_url)))
+    key = _secret(settings.runs_key)
+    if key is not None:
+        return await stack.enter_async_context(open_blobs(settings.runs_url, key=key))
+    identity = await stack.enter_async_context(azure_identity(settings.client_id))
+    return await stack.enter_async_context(open_blobs(settings.runs_url, credential=identity))
+
+
+def _secret(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _stamp(settings: Settings) -> Stamp:
+    now = _now()
+    return Stamp(
+        run_id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
+        now=now,
+        seed=secrets.randbelow(2**31),
+        manifest={
+            "gate": VERSION,
+            "python": platform.python_version(),
+            "packages": {name: version(name) for name in _RECORDED},
+            "settings": {
+                "search_endpoint": settings.search_endpoint,
+                "max_concurrency": settings.max_concurrency,
+                "query_timeout_seconds": settings.query_timeout_seconds,
+                "run_timeout_seconds": settings.run_timeout_seconds,
+            },
+        },
+    )
