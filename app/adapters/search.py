@@ -1,0 +1,439 @@
+"""Azure AI Search, over its official client: one observation, an index's definition, its document count."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+from sys import float_info
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from azure.core.credentials import AzureKeyCredential
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    IncompleteReadError,
+    ServiceRequestError,
+    ServiceRequestTimeoutError,
+    ServiceResponseError,
+    ServiceResponseTimeoutError,
+)
+from azure.core.pipeline import PipelineResponse
+from azure.core.pipeline.policies import AsyncRetryPolicy
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.core.rest import AsyncHttpResponse, HttpRequest
+from azure.search.documents.aio import SearchClient
+from azure.search.documents.indexes.aio import SearchIndexClient
+from azure.search.documents.models import VectorizableTextQuery, VectorizedQuery, VectorQuery
+
+from app.adapters.credentials import Credential
+from app.adapters.refusals import Identity, Refusal, refused, service_text, unauthorized
+from app.adapters.retries import FailedAttemptError, Retries
+from app.adapters.scrubbing import scrubbed
+from app.domain.errors import BrokenError, FailureCode, Fault, InputError, QueryError
+from app.domain.parents import as_text, parent_of
+from app.domain.reasons import Code
+from app.gate.ports import Answer, Ask, Described, Row
+
+_USER_AGENT = "search-index-gate"
+_CONNECT_SECONDS = 10.0
+_JSON = ("application/json", "text/json")
+_PARTIAL = "@search.semanticpartialresponse"
+_ONCE_BROKEN = {
+    FailureCode.THROTTLED: Code.THROTTLED,
+    FailureCode.TIMED_OUT: Code.TIMED_OUT,
+    FailureCode.REJECTED: Code.INDEX_MISSING,  # a name that the service refuses is no index
+}
+
+T = TypeVar("T")
+
+
+class AzureSearch:
+    """A `SearchService` for one endpoint; enter it before use, leaving it closes every connection.
+
+    At most `max_concurrency` observations are under way, for all runs together. `query_timeout_seconds`
+    limits one attempt with its whole body, so that a trickling answer cannot stretch it. `audience` is the
+    service's in another cloud (https://search.azure.us). `client_id` is shown where the identity is refused.
+    `enforce_https=False` lets a token travel over http to a stand-in on this machine. `clock`, `sleep` and
+    `jitter` are those of the retries.
+    """
+
+    def __init__(
+        self,
+        *,
+        endpoint: str,
+        credential: Credential,
+        max_concurrency: int,
+        query_timeout_seconds: float,
+        audience: str | None = None,
+        client_id: str | None = None,
+        user_agent: str = _USER_AGENT,
+        enforce_https: bool = True,
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._endpoint = endpoint.rstrip("/")
+        self._credential = credential
+        self._identity = Identity(by_key=isinstance(credential, AzureKeyCredential), client_id=client_id)
+        if enforce_https and not self._identity.by_key and not endpoint.lower().startswith("https://"):
+            message = f"is {endpoint!r}: a token is sent over https only; use https, or a key"
+            raise InputError([Fault(where="GATE_SEARCH_ENDPOINT", message=message)])
+        self._limiter = asyncio.Semaphore(max_concurrency)
+        self._retries = Retries(
+            attempt_seconds=query_timeout_seconds, clock=clock, sleep=sleep, jitter=jitter
+        )
+        self._transport = AioHttpTransport(
+            connection_timeout=min(_CONNECT_SECONDS, query_timeout_seconds),
+            read_timeout=query_timeout_seconds,
+        )
+        self._client_options: dict[str, Any] = {
+            "audience": audience,
+            "user_agent": user_agent,
+            "transport": self._transport,
+            "retry_policy": AsyncRetryPolicy.no_retries(),
+            "permit_redirects": False,
+        }
+        self._call_options: dict[str, Any] = {} if enforce_https else {"enforce_https": False}
+        self._clients: dict[str, SearchClient] = {}
+        self._definitions = SearchIndexClient(self._endpoint, credential, **self._client_options)
+
+    async def __aenter__(self) -> Self:
+        await self._transport.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._transport.close()  # the clients share it, and own nothing else
+
+    # the port
+
+    async def ask(self, ask: Ask, deadline: float) -> Answer:
+        """See `SearchService.ask`. Rows are in the order of the response, which is the rank."""
+        options = search_options(ask)
+
+        async def attempt() -> tuple[Row, ...]:
+            call = _Call(self, ask.index)
+            results = await self._client(ask.index).search(
+                ask.text if ask.query.by_text else None, **options, **call.options
+            )
+            found = await call.read(_first_page(results, ask.query.candidates))
+            call.refuse_partial()
+            rows = tuple(row_of(each, ask) for each in found)
+            if ask.query.semantic:
+                refuse_unranked(rows, ask)
+            return rows
+
+        tried = await self._retries.run(attempt, deadline=deadline, limiter=self._limiter)
+        return Answer(
+            rows=tried.value,
+            elapsed_ms=tried.elapsed_ms,
+            attempts=tried.attempts,
+            throttled=tried.throttled,
+        )
+
+    async def describe(self, name: str, deadline: float) -> Described:
+        """See `SearchService.describe`. Two requests: what the alias of that name names, and the index.
+
+        An identity that may not read aliases gets an alias's index all the same where the service resolves
+        it; the definition's own name then tells which one it is.
+        """
+        target = await self._alias_target(name, deadline)
+        wanted = target or name
+        try:
+            definition, etag = await self._definition(wanted, deadline)
+        except _ForbiddenError:
+            return Described(name=wanted, alias=name if target else None, definition=None, etag=None)
+        concrete = str(definition.get("name") or wanted)
+        return Described(
+            name=concrete, alias=name if concrete != name else None, definition=definition, etag=etag
+        )
+
+    async def document_count(self, index: str, deadline: float) -> int:
+        """See `SearchService.document_count`."""
+
+        async def attempt() -> int:
+            call = _Call(self, index)
+            return await call.read(
+                self._client(index).get_document_count(**call.options), ("text/plain", *_JSON)
+            )
+
+        return await self._once(attempt, index, deadline)
+
+    # parts
+
+    async def _alias_target(self, name: str, deadline: float) -> str | None:
+        """The index that the alias of that name stands for; None if there is none, or it may not be read."""
+
+        async def attempt() -> list[str]:
+            call = _Call(self, name)
+            try:
+                alias = await call.read(self._definitions.get_alias(name, **call.options))
+            except (BrokenError, FailedAttemptError):
+                if call.status is not None and call.status in _NO_ALIAS:
+                    return []
+                raise
+            return [str(each) for each in alias.indexes]
+
+        targets = await self._once(attempt, name, deadline)
+        if len(targets) > 1:
+            message = (
+                f"The alias {name!r} stands for several indexes ({', '.join(targets)}): name one of them."
+            )
+            raise BrokenError(Code.INDEX_MISSING, message, index=name)
+        return targets[0] if targets else None
+
+    async def _definition(self, name: str, deadline: float) -> tuple[Mapping[str, Any], str | None]:
+        """The definition as the service sent it, so that properties unknown to the client are kept."""
+
+        async def attempt() -> tuple[Mapping[str, Any], str | None]:
+            call = _Call(self, name)
+            try:
+                await call.read(self._definitions.get_index(name, **call.options))
+            except BrokenError:
+                if call.status == HTTPStatus.FORBIDDEN:
+                    raise _ForbiddenError from None
+                raise
+            content = call.content()
+            etag = content.get("@odata.etag") or call.header("ETag")
+            return content, str(etag) if etag else None
+
+        return await self._once(attempt, name, deadline)
+
+    async def _once(self, attempt: Callable[[], Awaitable[T]], index: str, deadline: float) -> T:
+        """The value of an attempt without which the run cannot go on."""
+        try:
+            tried = await self._retries.run(attempt, deadline=deadline, limiter=self._limiter)
+        except QueryError as error:
+            code = _ONCE_BROKEN.get(error.code, Code.UNREACHABLE)
+            message = f"After {error.attempts} attempts: {error}. Check GATE_SEARCH_ENDPOINT and the network."
+            raise BrokenError(code, message, index=index) from error
+        return tried.value
+
+    def _client(self, index: str) -> SearchClient:
+        if index not in self._clients:
+            self._clients[index] = SearchClient(
+                self._endpoint, index, self._credential, **self._client_options
+            )
+        return self._clients[index]
+
+    # what a call needs to know
+
+    @property
+    def call_options(self) -> Mapping[str, Any]:
+        return self._call_options
+
+    @property
+    def identity(self) -> Identity:
+        return self._identity
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return (self._credential.key,) if isinstance(self._credential, AzureKeyCredential) else ()
+
+
+# an alias that is not there, or may not be read; older API versions and stand-ins know no aliases
+_NO_ALIAS = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.METHOD_NOT_ALLOWED,
+    HTTPStatus.NOT_IMPLEMENTED,
+)
+
+
+class _ForbiddenError(Exception):
+    """The identity may not read definitions."""
+
+
+async def _first_page(results: Any, most: int) -> list[Mapping[str, Any]]:
+    """Sends the one request and reads its rows; the pages that the service offers beyond are not followed."""
+    async for page in results.by_page():
+        rows: list[Mapping[str, Any]] = []
+        async for row in page:
+            if len(rows) == most:
+                break
+            rows.append(row)
+        return rows
+    return []
+
+
+def search_options(ask: Ask) -> dict[str, Any]:
+    """The client's keywords for one question, but for its text."""
+    query, fields = ask.query, ask.fields
+    options: dict[str, Any] = {
+        "filter": ask.filter,
+        "select": list(fields.selected),
+        "top": query.candidates,
+        "search_fields": list(query.search_fields) or None,
+        "search_mode": query.search_mode,
+        "scoring_profile": query.scoring_profile,
+        "scoring_parameters": list(query.scoring_parameters) or None,
+        "scoring_statistics": query.scoring_statistics,
+        "session_id": ask.session,
+    }
+    if query.semantic:
+        options["query_type"] = "semantic"
+        options["semantic_configuration_name"] = fields.semantic_configuration
+        options["semantic_error_mode"] = "fail"
+        options["semantic_query"] = None if query.by_text else ask.text
+    elif query.by_text:
+        options["query_type"] = query.syntax
+    if query.by_vector:
+        options["vector_queries"] = [_vector_query(ask)]
+        options["vector_filter_mode"] = query.vector_filter_mode
+    return options
+
+
+def _vector_query(ask: Ask) -> VectorQuery:
+    query = ask.query
+    if not ask.fields.vectors:
+        message = (
+            f"Index {ask.index!r}: the query is by vector, but no vector field is known (vector_fields)."
+        )
+        raise BrokenError(Code.FIELD_MISSING, message, index=ask.index)
+    shared: dict[str, Any] = {
+        "k_nearest_neighbors": query.k,
+        "fields": ",".join(ask.fields.vectors),
+        "exhaustive": query.exhaustive,
+        "oversampling": query.oversampling,
+        "weight": query.vector_weight,
+    }
+    if ask.vector is not None:
+        return VectorizedQuery(vector=list(ask.vector), **shared)
+    return VectorizableTextQuery(text=ask.text, **shared)
+
+
+def row_of(found: Mapping[str, Any], ask: Ask) -> Row:
+    """A row of the service in the gate's words; the parent decoded as the query says."""
+    fields = ask.fields
+    return Row(
+        key=as_text(found.get(fields.key)) if fields.key else None,
+        parent=parent_of(found, fields.parent, ask.query.parent_names),
+        title=as_text(found.get(fields.title)) if fields.title else None,
+        text=as_text(found.get(fields.text)) if fields.text else None,
+        score=_number(found.get("@search.score")),
+        reranker_score=_number(found.get("@search.rerankerScore")),
+    )
+
+
+def _number(value: Any) -> float | None:
+    """None for what is not a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= float_info.max else None
+
+
+def refuse_unranked(rows: Iterable[Row], ask: Ask) -> None:
+    """An answer that the ranker did not order throughout is no ranking, whatever its status says."""
+    missing_at = [place for place, row in enumerate(rows, start=1) if row.reranker_score is None]
+    if missing_at:
+        raise FailedAttemptError(
+            FailureCode.UNRANKED,
+            f"index {ask.index!r}: the semantic ranker was asked for, but {len(missing_at)} rows, from rank "
+            f"{missing_at[0]} on, have no reranker score",
+        )
+
+
+class _Call:
+    """One request through the client: sees the raw response, and translates what goes wrong."""
+
+    def __init__(self, search: AzureSearch, index: str) -> None:
+        self._search = search
+        self._index = index
+        self._response: AsyncHttpResponse | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {**self._search.call_options, "raw_response_hook": self._see}
+
+    def _see(self, response: PipelineResponse[HttpRequest, AsyncHttpResponse]) -> None:
+        self._response = response.http_response
+
+    @property
+    def status(self) -> int | None:
+        return self._response.status_code if self._response is not None else None
+
+    def header(self, name: str) -> str | None:
+        return self._response.headers.get(name) if self._response is not None else None
+
+    def content(self) -> Mapping[str, Any]:
+        """The JSON object that was answered, as it was."""
+        content = self._response.json() if self._response is not None else None
+        if not isinstance(content, Mapping):
+            raise self._broken_promise("it is not a JSON object")
+        return content
+
+    async def read(self, reading: Awaitable[T], kinds: tuple[str, ...] = _JSON) -> T:
+        """What the client makes of the answer; FailedAttemptError or BrokenError where it is none.
+
+        A refusal is raised without its cause: the client's exception carries the service's text unscrubbed.
+        """
+        try:
+            value = await reading
+        except TimeoutError:
+            raise
+        except Exception as error:  # noqa: BLE001 — the client's parser raises whatever the body makes it
+            failure = self._failure(error)
+        else:
+            self._refuse_other_content(kinds)
+            return value
+        raise failure
+
+    def refuse_partial(self) -> None:
+        """A partial semantic answer (206, or a reason in a 200) is no ranking."""
+        told = {
+            name: value
+            for name, value in self.content().items()
+            if name.lower().startswith(_PARTIAL) and value is not None
+        }
+        if told or self.status == HTTPStatus.PARTIAL_CONTENT:
+            text = ", ".join(str(value) for value in told.values()) or "no reason given"
+            raise FailedAttemptError(
+                FailureCode.PARTIAL,
+                f"index {self._index!r}: the semantic ranker answered in part only ({self.status}: "
+                f"{scrubbed(text, self._search.secrets)})",
+            )
+
+    def _refuse_other_content(self, kinds: tuple[str, ...]) -> None:
+        kind = (self.header("Content-Type") or "").partition(";")[0].strip().lower()
+        if kind and kind not in kinds:
+            raise self._broken_promise(f"its content type is {scrubbed(kind)}")
+
+    def _broken_promise(self, why: str) -> FailedAttemptError:
+        return FailedAttemptError(
+            FailureCode.PROTOCOL,
+            f"index {self._index!r}: the answer ({self.status}) is not what the service promises: {why}",
+        )
+
+    def _failure(self, error: Exception) -> FailedAttemptError | BrokenError:
+        search = self._search
+        if self._response is not None and self._response.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+            refusal = Refusal(
+                status=self._response.status_code,
+                text=service_text(_body(self._response), search.secrets),
+                headers=self._response.headers,
+            )
+            return refused(refusal, self._index, search.identity)
+        text = scrubbed(str(error), search.secrets)
+        if self._response is not None:
+            return self._broken_promise(f"{type(error).__name__}: {text}")
+        if isinstance(error, ClientAuthenticationError):
+            return unauthorized(text, self._index, search.identity)
+        if isinstance(error, ServiceRequestTimeoutError | ServiceResponseTimeoutError):
+            return FailedAttemptError(FailureCode.TIMED_OUT, f"index {self._index!r}: {text or 'timed out'}")
+        if isinstance(error, ServiceRequestError | ServiceResponseError | IncompleteReadError):
+            return FailedAttemptError(
+                FailureCode.UNREACHABLE, f"index {self._index!r}: no whole answer ({text})"
+            )
+        kind = FailureCode.UNREACHABLE if isinstance(error, AzureError) else FailureCode.PROTOCOL
+        return FailedAttemptError(kind, f"index {self._index!r}: {type(error).__name__}: {text}")
+
+
+def _body(response: AsyncHttpResponse) -> str:
+    try:
+        return response.text()
+    except (ValueError, LookupError):
+        return response.content.decode("utf-8", "replace")
