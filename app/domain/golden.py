@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, Strict, StringConstrain
 from app.domain.policy import Policy
 from app.domain.query import QuerySettings
 
-NonEmpty = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+NonEmpty = Annotated[str, StringConstraints(pattern=r"\S")]
 
 
 def _as_list(value: object) -> object:

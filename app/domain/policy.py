@@ -25,7 +25,7 @@ class Policy:
     max_lost_documents_share: Share | None = None
     max_net_destabilised: Count | None = None
     max_documents_changed: Count = 0
-    max_verdict_age_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 72
+    max_verdict_age_hours: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] = 72
     evidence_text: bool = True
 
 

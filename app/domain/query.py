@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+Name = Annotated[str, StringConstraints(pattern=r"\S")]
 Score = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
