@@ -12,6 +12,7 @@ same bytes at the same place cannot be told from one's own, if one's own answer 
 import asyncio
 import base64
 import binascii
+import io
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -54,6 +55,7 @@ API_VERSION: Final = "2025-11-05"
 _WHOLE: Final = 5000 * 1024 * 1024  # bytes of one Put Blob
 _APPEND: Final = 100 * 1024 * 1024  # bytes of one Append Block
 _RANGE: Final = 4 * 1024 * 1024  # bytes asked for at once in reading
+_PAGE: Final = 5000  # names asked for at once
 _SLOWEST: Final = 512 * 1024  # bytes a second that a large upload may count on
 _MARK: Final = "write"
 _ROLE: Final = "Storage Blob Data Contributor"
@@ -97,7 +99,7 @@ async def open_blobs(
             container_name=container,
             credential=_credential(parts, account, key, credential),
             api_version=API_VERSION,
-            transport=AioHttpTransport(session=session, session_owner=False),
+            transport=_Transport(session=session, session_owner=False),
             retry_total=0,
             connection_timeout=limits.attempt_seconds,
             read_timeout=limits.attempt_seconds,
@@ -256,7 +258,9 @@ class Blobs:
 
     async def _page(self, prefix: str, token: str | None) -> tuple[list[str], str | None]:
         async def send(_: int) -> tuple[list[str], str | None]:
-            pages = self._container.list_blob_names(name_starts_with=prefix).by_page(token)
+            pages = self._container.list_blob_names(name_starts_with=prefix, results_per_page=_PAGE).by_page(
+                token
+            )
             async for page in pages:
                 names = [name async for name in page]
                 return names, pages.continuation_token  # type: ignore[attr-defined]  # it is a page iterator
@@ -348,6 +352,14 @@ class Blobs:
                 )
             case _:
                 return StorageError(f"The {self._place} answered {answer} for {name!r}.")
+
+
+class _Transport(AioHttpTransport):  # type: ignore[misc]  # azure-core loads it late, untyped
+    """Hands bodies over as files, which aiohttp sends piece by piece; bytes it would send in one go, and warn."""
+
+    def _get_request_data(self, request: Any) -> Any:
+        data = super()._get_request_data(request)
+        return io.BytesIO(data) if isinstance(data, bytes) and data else data
 
 
 class _AnswerLostError(aiohttp.ClientError):
