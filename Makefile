@@ -1,0 +1,34 @@
+# Each target makes what it needs, the virtual environment included, from Python 3.11 and make alone
+# (the tests of Blob Storage and of the pipeline file also need Node).
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test lint bench lock
+
+demo: $(READY) ## two indexes, two candidates, two verdicts on this machine
+	$(BIN)/python -m infra.local demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(READY)
+	$(BIN)/python -m tests.bench
+
+lock: $(READY) ## pin what pyproject.toml asks for, with hashes and without index addresses
+	$(BIN)/uv pip compile pyproject.toml $(LOCKING) --output-file requirements/run.txt
+	$(BIN)/uv pip compile pyproject.toml --group dev --group local --constraint requirements/run.txt $(LOCKING) --output-file requirements/dev.txt
+
+LOCKING := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
+
+$(READY): requirements/dev.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
