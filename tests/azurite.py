@@ -13,7 +13,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 import pytest
 
@@ -69,13 +69,23 @@ def container_url(azurite_url: str) -> str:
     return f"{azurite_url}/test-{uuid.uuid4().hex}"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say aloud what was skipped; a quiet run would show a letter."""
+    for reason in sorted(_given_up):
+        terminalreporter.write_line(f"NOT TESTED ON BLOB STORAGE: {reason}", red=True, bold=True)
+
+
+_given_up: set[str] = set()
+
+
 class _UnavailableError(Exception):
     pass
 
 
-def _give_up(reason: str) -> None:
+def _give_up(reason: str) -> NoReturn:
     if os.environ.get("CI") or os.environ.get("TF_BUILD"):
         pytest.fail(reason)
+    _given_up.add(reason)
     pytest.skip(f"NOT TESTED ON BLOB STORAGE: {reason}")
 
 
