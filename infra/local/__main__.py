@@ -1,6 +1,7 @@
 """`python -m infra.local`: the local stand-ins. Commands import late, so that the command line starts at once."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -35,7 +36,68 @@ def serve(host: str, port: int, folder: Path, api_key: str, threads: int) -> Non
 
     try:
         server.serve(host=host, port=port, folder=folder, api_key=api_key, threads=threads)
-    except server.PortTakenError as error:
+    except server.CannotStartError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+
+
+@main.command()
+@click.option(
+    "--documents",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="JSONL, a document a line: id, title, text, perhaps region and status.",
+)
+@click.option("--index", required=True, help="Name of the index; one that is there is replaced.")
+@click.option("--chunker", required=True, type=click.Choice(["fixed", "headings"]))
+@click.option("--size", default=256, show_default=True, help="Most tokens of a chunk.")
+@click.option("--overlap", default=0, show_default=True, help="Tokens shared by neighbours (fixed only).")
+@click.option("--model", required=True, help="Embedding deployment: wordllama-256, bge-small-en-v1.5 …")
+@click.option("--analyzer", default="en.lucene", show_default=True)
+@click.option("--endpoint", default="http://127.0.0.1:8300", show_default=True)
+@click.option("--api-key", default="local-search-key", show_default=True, envvar="LOCAL_SEARCH_API_KEY")
+def build(
+    *,
+    documents: Path,
+    index: str,
+    chunker: str,
+    size: int,
+    overlap: int,
+    model: str,
+    analyzer: str,
+    endpoint: str,
+    api_key: str,
+) -> None:
+    """Build an index of documents on a stand-in that is being served."""
+    from infra.local import build as builder  # noqa: PLC0415 - the search client and a tokenizer
+
+    try:
+        recipe = builder.Recipe(
+            chunker=builder.Chunker(chunker), size=size, overlap=overlap, model=model, analyzer=analyzer
+        )
+        target = builder.Target(endpoint=endpoint, api_key=api_key)
+        builder.build(target, index, builder.read_documents(documents), recipe, partial(click.echo, err=True))
+    except builder.BuildError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+
+
+@main.command()
+@click.option(
+    "--folder",
+    default=Path(".local/demo"),
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where indexes, scores, runs and reports are kept.",
+)
+def demo(folder: Path) -> None:
+    """Gate two candidates of a company's handbook against the index its users get now."""
+    from infra.local import demo as show  # noqa: PLC0415 - the search client and a tokenizer
+    from infra.local.build import BuildError  # noqa: PLC0415 - the same
+
+    try:
+        sys.exit(show.demo(folder))
+    except (BuildError, show.DemoError) as error:
         click.echo(str(error), err=True)
         sys.exit(2)
 

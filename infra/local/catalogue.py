@@ -49,7 +49,7 @@ class Catalogue:
         with self._lock:
             shelf = self._shelves.get(self.resolved(name))
         if shelf is None:
-            raise ServiceError(404, f"No index with the name '{name}' was found in the service '{SERVICE}'.")
+            raise _no_index(name)
         return shelf
 
     def searched_index(self, name: str) -> Shelf:
@@ -105,7 +105,7 @@ class Catalogue:
             shelf = self._shelves.get(name)
             condition.check(None if shelf is None else shelf.etag)
             if shelf is None:
-                self.index(name if name not in self._aliases else f"{name}' (an alias)")
+                raise _no_index(name)
             mapped = sorted(alias for alias, kept in self._aliases.items() if name in kept.body["indexes"])
             if mapped:
                 raise bad_request(
@@ -183,6 +183,10 @@ class Catalogue:
         """Never the same twice, also over restarts and when an index is made anew. Unquoted."""
         self._last_tick = max(time.time_ns() // 100, self._last_tick + 1)
         return f"0x{self._last_tick:X}"
+
+
+def _no_index(name: str) -> ServiceError:
+    return ServiceError(404, f"No index with the name '{name}' was found in the service '{SERVICE}'.")
 
 
 def _matches(header: str, etag: str | None) -> bool:

@@ -13,6 +13,15 @@ from infra.local.errors import bad_request
 
 _DROPS = frozenset({"before", "middle"})
 _REMEMBERED = 2000
+_WORDS = {
+    402: "Free Query Semantic Usage's exceeded for the month. To continue using semantic search please enable "
+    "semantic billing https://aka.ms/SemanticPriceDocPage",
+    429: "Too many requests.",
+    502: "Could not complete vectorization action. The vectorization endpoint returned status code '429' "
+    "(TooManyRequests).",
+    503: "Failed to execute request. Reduce the rate of requests, or adjust the number of replicas/partitions. "
+    "See http://aka.ms/azure-search-throttling for more information.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +69,13 @@ class Fault:
             and (self.operation is None or self.operation == occasion.operation)
             and (self.question is None or self.question in occasion.question)
         )
+
+    @property
+    def replacement(self) -> Any:
+        """The body of a replacing fault: as given, else Azure's words for the status; 401 and 403 have none."""
+        if self.body is not None or self.status in {None, 200, 401, 403}:
+            return self.body
+        return {"error": {"code": "", "message": _WORDS.get(self.status or 0, "A fault on request.")}}
 
     @property
     def replaces(self) -> bool:

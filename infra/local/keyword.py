@@ -2,7 +2,8 @@
 
 User text is never given to a query parser. It is read here into clauses (words, "phrases", +required,
 -excluded, prefix*), each clause is analysed for every field, and the terms become term queries; so no text can
-fail. Parentheses and | are read as spaces.
+fail. Parentheses and | are read as spaces. In the simple syntax an excluded word is a clause like any other
+("or lacks this word" under searchMode any), as in Azure; in the full syntax it is a condition.
 """
 
 import re
@@ -28,7 +29,7 @@ _WORDS_AS_OPERATORS = {"AND": "+", "NOT": "-"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
-    """One thing the user asked for."""
+    """One thing the user asked for. Excluded and required together: no row with it, whatever else matches."""
 
     text: str
     required: bool = False
@@ -99,13 +100,14 @@ class KeywordIndex:
             query = self._clause_query(clause, paths, weights, match_all=match_all)
             if query is None:
                 continue
-            must = clause.required or match_all
-            parts.append((Occur.MustNot if clause.excluded else Occur.Must if must else Occur.Should, query))
-        if not parts:
-            return None
-        if all(occur == Occur.MustNot for occur, _ in parts):
-            parts.append((Occur.Must, Query.all_query()))
-        return Query.boolean_query(parts)
+            if clause.excluded and clause.required:
+                parts.append((Occur.MustNot, query))
+                continue
+            if clause.excluded:
+                query = Query.boolean_query([(Occur.Must, Query.all_query()), (Occur.MustNot, query)])
+            parts.append((Occur.Must if clause.required or match_all else Occur.Should, query))
+        finds = any(occur != Occur.MustNot for occur, _ in parts)
+        return Query.boolean_query(parts) if finds else None
 
     def _clause_query(
         self, clause: Clause, paths: Sequence[str], weights: Mapping[str, float], *, match_all: bool
@@ -122,7 +124,7 @@ class KeywordIndex:
     def _field_query(self, clause: Clause, path: str, *, match_all: bool) -> Any | None:
         name, field = self._fields[path]
         if clause.prefix:
-            return Query.regex_query(self._schema, name, re.escape(clause.text.lower()) + ".*")
+            return Query.regex_query(self._schema, name, _literal(clause.text.lower()) + ".*")
         terms = [term for term in analyzer(field.search_analyzer)(clause.text) if term]
         if not terms:
             return None
@@ -148,7 +150,7 @@ def read_clauses(text: str, kind: QueryType) -> list[Clause]:
         clauses.append(
             Clause(
                 text=phrase if phrase is not None else word.rstrip("*"),
-                required=sign == "+",
+                required=sign == "+" or (sign == "-" and kind is QueryType.FULL),
                 excluded=sign == "-",
                 phrase=phrase is not None,
                 prefix=prefix,
@@ -164,6 +166,11 @@ def texts_at(body: Mapping[str, Any], path: str) -> list[str]:
         found = (value.get(name) for value in values if isinstance(value, dict))
         values = [item for value in found for item in (value if isinstance(value, list) else [value])]
     return [value for value in values if isinstance(value, str) and value]
+
+
+def _literal(text: str) -> str:
+    """The text as a regular expression of tantivy's, which is not Python's dialect."""
+    return re.sub(r"[\\.+*?()|\[\]{}^$#&~-]", lambda found: "\\" + found[0], text)
 
 
 def _required(clause: Clause) -> Clause:

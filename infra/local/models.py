@@ -253,6 +253,7 @@ def _session(file: WeightFile, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the machine has other work
     options.enable_mem_pattern = False  # lengths differ from text to text; patterns would only cost memory
     return onnxruntime.InferenceSession(str(file.locate()), options, providers=["CPUExecutionProvider"])
 

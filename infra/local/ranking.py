@@ -1,7 +1,7 @@
 """From lists of hits to one ranking: reciprocal rank fusion, and the order of a list on its own."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ class Ranked:
     row: int
     score: float
     text_score: float | None = None
-    vector_scores: Mapping[str, Neighbour] = field(default_factory=dict)
+    vector_scores: Sequence[tuple[str, Neighbour]] = ()
     reranker_score: float | None = None
     captions: list[dict[str, Any]] | None = None
 
@@ -59,7 +59,7 @@ def fuse(text: Sequence[tuple[int, float]] | None, vectors: Sequence[VectorHits]
             row=row,
             score=_single(scores[row]),
             text_score=by_text.get(row),
-            vector_scores={name: hits[row] for name, hits in by_field if row in hits},
+            vector_scores=[(name, hits[row]) for name, hits in by_field if row in hits],
         )
         for row in order
     ]

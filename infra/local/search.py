@@ -44,14 +44,14 @@ class Searcher:
         selected = _selected(definition, request.select)
         configuration = _configuration(definition, request) if request.is_semantic else None
         allowed = snapshot.mask(compile_filter(request.filter, definition)) if request.filter else None
-        ranked = fuse(self._text(snapshot, request, allowed), self._vectors(snapshot, request, allowed))
-        total = len(ranked)
+        text, vectors = self._text(snapshot, request, allowed), self._vectors(snapshot, request, allowed)
+        fused = ranked = fuse(text, vectors)
         if request.orderby:
             ranked = _ordered(ranked, request.orderby, snapshot)
         if configuration is not None and ranked_semantically:
             ranked = self._semantic(snapshot, request, configuration, ranked)
         page = ranked[request.skip : request.skip + request.top]
-        body: dict[str, Any] = {"@odata.count": total} if request.count else {}
+        body: dict[str, Any] = {"@odata.count": _matches(text, fused)} if request.count else {}
         if request.coverage:
             body["@search.coverage"] = 100.0
         if request.answers and configuration is not None:
@@ -160,6 +160,11 @@ class Searcher:
                 body = snapshot.documents[hit.row].body
                 hit.captions = captions(body, configuration, query, request.captions)
         return best
+
+
+def _matches(text: Sequence[tuple[int, float]] | None, ranked: Sequence[Ranked]) -> int:
+    """All matching rows, also those words found beyond the recall of a fusion. Taken before any semantic cut."""
+    return len({row for row, _ in text or ()} | {hit.row for hit in ranked})
 
 
 def visible(document: Document, selected: Sequence[str]) -> dict[str, Any]:
@@ -318,6 +323,6 @@ def _subscores(hit: Ranked) -> dict[str, Any]:
         scores["text"] = {"searchScore": hit.text_score}
     scores["vectors"] = [
         {path: {"searchScore": found.score, "vectorSimilarity": found.similarity}}
-        for path, found in hit.vector_scores.items()
+        for path, found in hit.vector_scores
     ]
     return scores

@@ -24,17 +24,18 @@ from infra.local.faults import Fault, Faults, Journal, Occasion
 from infra.local.models import Models
 from infra.local.operations import Answer, Call, Service, question_of, route
 from infra.local.search import Searcher
-from infra.local.store import Store
+from infra.local.store import FolderTakenError, Store
 
 _LARGEST_BODY = 16 * 1024 * 1024
 _WORKERS = 8
+_SHUTDOWN_SECONDS = 1.0
 _TRICKLE_STEPS_A_SECOND = 10
 _SEMANTIC_REASON = "capacityOverloaded"
 _SEMANTIC_TYPE = "baseResults"
 
 
-class PortTakenError(Exception):
-    """Something else listens there."""
+class CannotStartError(Exception):
+    """The port or the folder is somebody else's."""
 
 
 class Door:
@@ -94,7 +95,7 @@ class Door:
         if fault.drop == "before":
             return _dropped(request)
         if fault.replaces:
-            answer = Answer(status=fault.status or 200, body=fault.body)
+            answer = Answer(status=fault.status or 200, body=fault.replacement)
         else:
             keeps_rank = not (fault.unranked or fault.partial)
             answer = _distorted(
@@ -138,19 +139,24 @@ def build_door(folder: Path, *, api_key: str, threads: int) -> tuple[Door, Store
 
 
 def serve(*, host: str, port: int, folder: Path, api_key: str, threads: int) -> None:
-    """Serve until SIGTERM or SIGINT. `PortTakenError` when the port is not free. Port 0 takes any free one."""
+    """Serve until SIGTERM or SIGINT. Port 0 is any free one; `CannotStartError` when port or folder is taken."""
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
-        raise PortTakenError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        raise CannotStartError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     with listener:
-        door, store = build_door(folder, api_key=api_key, threads=threads)
+        try:
+            door, store = build_door(folder, api_key=api_key, threads=threads)
+        except FolderTakenError as error:
+            raise CannotStartError(str(error)) from error
         with contextlib.closing(store):
             asyncio.run(_run(door, listener))
 
 
 async def _run(door: Door, listener: socket.socket) -> None:
-    runner = web.AppRunner(door.application(), access_log=None, handle_signals=False)
+    runner = web.AppRunner(
+        door.application(), access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS
+    )
     await runner.setup()
     await web.SockSite(runner, listener).start()
     stopped = asyncio.Event()
@@ -266,8 +272,8 @@ async def _trickle(response: web.StreamResponse, payload: bytes, bytes_a_second:
         return
     step = max(1, round(bytes_a_second / _TRICKLE_STEPS_A_SECOND))
     for start in range(0, len(payload), step):
-        await response.write(payload[start : start + step])
         await asyncio.sleep(step / bytes_a_second)
+        await response.write(payload[start : start + step])
 
 
 def _no_access(operation: str) -> Answer:

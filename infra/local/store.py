@@ -21,6 +21,7 @@ create table if not exists query_vector (digest blob primary key, data blob);
 create table if not exists score (digest blob primary key, logit real);
 """
 _KEYS_A_QUERY = 500
+_WAIT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +41,25 @@ class Document:
     vectors: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
 
 
+class FolderTakenError(Exception):
+    """Another process keeps its indexes there; two would not see each other's changes."""
+
+
 class Store:
     """Thread-safe; every write is one transaction, on disk when the call returns."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._db = sqlite3.connect(folder / "search.sqlite3", check_same_thread=False)
-        self._db.execute("pragma journal_mode = wal")
-        self._db.execute("pragma synchronous = normal")
-        self._db.executescript(_SCHEMA)
+        self._db = sqlite3.connect(folder / "search.sqlite3", check_same_thread=False, timeout=_WAIT_SECONDS)
+        try:
+            self._db.execute("pragma locking_mode = exclusive")
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = normal")
+            self._db.executescript(_SCHEMA)
+        except sqlite3.OperationalError as error:
+            self._db.close()
+            raise FolderTakenError(f"cannot use the folder {folder}: {error}") from error
 
     def close(self) -> None:
         with self._lock:

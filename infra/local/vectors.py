@@ -3,7 +3,6 @@
 Builds are single-threaded and rows come in a fixed order, so the same documents give the same graph.
 """
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +39,7 @@ class VectorIndex:
         present = [vector for vector in vectors if vector is not None]
         stacked = np.vstack(present) if present else np.zeros((0, space.dimensions), np.float32)
         self._vectors = unit_rows(stacked) if space.metric == "cosine" else stacked
+        self._graph = _graph(space, self._vectors) if space.kind == "hnsw" and present else None
 
     def nearest(self, query: Vector, k: int, *, allowed: Mask | None, exhaustive: bool) -> list[Neighbour]:
         """The k nearest rows among the allowed (None: all), nearest first, ties by row."""
@@ -49,8 +49,8 @@ class VectorIndex:
         if wanted == 0:
             return []
         found: list[tuple[int, float]] = []
-        if self._space.kind == "hnsw" and not exhaustive:
-            found = self._by_graph(target, wanted, open_to)
+        if self._graph is not None and not exhaustive:
+            found = self._by_graph(self._graph, target, wanted, open_to)
         if (
             len(found) < wanted
         ):  # a narrow filter can cut the graph into pieces; then every vector is compared
@@ -71,31 +71,34 @@ class VectorIndex:
         best = np.argsort(-similarities, kind="stable")[:wanted]
         return [(int(position), float(similarities[position])) for position in best]
 
-    def _by_graph(self, target: Vector, wanted: int, open_to: Mask | None) -> list[tuple[int, float]]:
+    def _by_graph(
+        self, graph: Any, target: Vector, wanted: int, open_to: Mask | None
+    ) -> list[tuple[int, float]]:
         selector = None if open_to is None else faiss.IDSelectorBatch(np.flatnonzero(open_to))
         parameters = faiss.SearchParametersHNSW(  # type: ignore[attr-defined] # missing in faiss's stubs
             efSearch=max(self._space.ef_search, wanted), sel=selector
         )
-        distances, positions = self._graph.search(target[np.newaxis], wanted, params=parameters)
+        distances, positions = graph.search(target[np.newaxis], wanted, params=parameters)
         sign = (
             np.sqrt(np.maximum(distances[0], 0)) * -1 if self._space.metric == "euclidean" else distances[0]
         )
         found = [(int(p), float(s)) for p, s in zip(positions[0], sign, strict=True) if p >= 0]
         return sorted(found, key=lambda hit: (-hit[1], hit[0]))
 
-    @functools.cached_property
-    def _graph(self) -> Any:
-        faiss.omp_set_num_threads(1)
-        metric = faiss.METRIC_L2 if self._space.metric == "euclidean" else faiss.METRIC_INNER_PRODUCT
-        graph = faiss.IndexHNSWFlat(self._space.dimensions, self._space.m, metric)
-        graph.hnsw.efConstruction = self._space.ef_construction
-        graph.add(self._vectors)
-        return graph
-
     def _neighbour(self, position: int, similarity: float) -> Neighbour:
         return Neighbour(
             row=int(self._rows[position]), similarity=similarity, score=_score(similarity, self._space.metric)
         )
+
+
+def _graph(space: VectorSpace, vectors: Vector) -> Any:
+    """The HNSW graph over vectors in the order given; its levels are drawn from a fixed seed."""
+    faiss.omp_set_num_threads(1)
+    metric = faiss.METRIC_L2 if space.metric == "euclidean" else faiss.METRIC_INNER_PRODUCT
+    graph = faiss.IndexHNSWFlat(space.dimensions, space.m, metric)
+    graph.hnsw.efConstruction = space.ef_construction
+    graph.add(vectors)
+    return graph
 
 
 def _score(similarity: float, metric: str) -> float:
