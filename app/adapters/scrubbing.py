@@ -7,10 +7,10 @@ _LONGEST = 500
 _HIDDEN = "[hidden]"
 _SECRETS = re.compile(
     r"""
-      (?P<scheme> \b(?:bearer|sharedkey|basic)\s+ ) [^\s"',;]+        # what an Authorization header carries
-    | (?P<name> ["']?\b(?:api[-_]?key|ocp-apim-subscription-key|accountkey|sharedaccesskey|access_?token
-                |client_?secret|password|secret|authorization|sig|signature|code)\b["']?\s*[=:]\s*["']? )
-      [^\s"',;&]+                                                    # name=value, name: value, "name": "value"
+      (?P<name> ["']?\b(?:api[-_]?key|ocp-apim-subscription-key|accountkey|sharedaccesskey|access_?token
+                |client_?secret|password|secret|authorization|sig|signature)\b["']?\s*[=:]\s*["']? )
+      (?:(?:bearer|sharedkey|basic)\s+)? [^\s"',;&]+                 # name=value, name: value, "name": "value"
+    | (?P<scheme> \b(?:bearer|sharedkey|basic)\s+ ) [^\s"',;]+        # what an Authorization header carries
     | \beyJ[\w-]{8,}(?:\.[\w-]*){1,4}                                # a token by its looks
     | (?<![\w+/-]) (?=[A-Za-z+/]*\d) (?=[\d+/]*[A-Za-z]) [A-Za-z0-9+/]{32,} ={0,2} (?![\w+/-])   # a key
     """,

@@ -100,6 +100,8 @@ class AzureSearch:
 
     async def __aenter__(self) -> Self:
         await self._transport.open()
+        if self._transport.session is not None:  # aiohttp sends a GET again by itself if the connection drops
+            self._transport.session._retry_connection = False  # noqa: SLF001 — there is no public switch
         return self
 
     async def __aexit__(
@@ -145,6 +147,11 @@ class AzureSearch:
             definition, etag = await self._definition(wanted, deadline)
         except _ForbiddenError:
             return Described(name=wanted, alias=name if target else None, definition=None, etag=None)
+        except BrokenError as error:
+            if target is None:
+                raise
+            message = f"The alias {name!r} stands for index {target!r}. {error}"
+            raise BrokenError(error.code, message, index=target) from error
         concrete = str(definition.get("name") or wanted)
         return Described(
             name=concrete, alias=name if concrete != name else None, definition=definition, etag=etag
@@ -155,9 +162,11 @@ class AzureSearch:
 
         async def attempt() -> int:
             call = _Call(self, index)
-            return await call.read(
-                self._client(index).get_document_count(**call.options), ("text/plain", *_JSON)
-            )
+            reading = self._client(index).get_document_count(**call.options)
+            count = await call.read(reading, ("text/plain", *_JSON))
+            if not isinstance(count, int):  # the client gives what it cannot read as it is
+                raise call.broken_promise("it is not a number")
+            return count
 
         return await self._once(attempt, index, deadline)
 
@@ -169,12 +178,15 @@ class AzureSearch:
         async def attempt() -> list[str]:
             call = _Call(self, name)
             try:
-                alias = await call.read(self._definitions.get_alias(name, **call.options))
+                await call.read(self._definitions.get_alias(name, **call.options))
             except (BrokenError, FailedAttemptError):
                 if call.status is not None and call.status in _NO_ALIAS:
                     return []
                 raise
-            return [str(each) for each in alias.indexes]
+            indexes = call.content().get("indexes")
+            if not isinstance(indexes, list):
+                raise call.broken_promise("it names no indexes")
+            return [str(each) for each in indexes]
 
         targets = await self._once(attempt, name, deadline)
         if len(targets) > 1:
@@ -363,7 +375,7 @@ class _Call:
         """The JSON object that was answered, as it was."""
         content = self._response.json() if self._response is not None else None
         if not isinstance(content, Mapping):
-            raise self._broken_promise("it is not a JSON object")
+            raise self.broken_promise("it is not a JSON object")
         return content
 
     async def read(self, reading: Awaitable[T], kinds: tuple[str, ...] = _JSON) -> T:
@@ -400,9 +412,9 @@ class _Call:
     def _refuse_other_content(self, kinds: tuple[str, ...]) -> None:
         kind = (self.header("Content-Type") or "").partition(";")[0].strip().lower()
         if kind and kind not in kinds:
-            raise self._broken_promise(f"its content type is {scrubbed(kind)}")
+            raise self.broken_promise(f"its content type is {scrubbed(kind)}")
 
-    def _broken_promise(self, why: str) -> FailedAttemptError:
+    def broken_promise(self, why: str) -> FailedAttemptError:
         return FailedAttemptError(
             FailureCode.PROTOCOL,
             f"index {self._index!r}: the answer ({self.status}) is not what the service promises: {why}",
@@ -419,7 +431,7 @@ class _Call:
             return refused(refusal, self._index, search.identity)
         text = scrubbed(str(error), search.secrets)
         if self._response is not None:
-            return self._broken_promise(f"{type(error).__name__}: {text}")
+            return self.broken_promise(f"{type(error).__name__}: {text}")
         if isinstance(error, ClientAuthenticationError):
             return unauthorized(text, self._index, search.identity)
         if isinstance(error, ServiceRequestTimeoutError | ServiceResponseTimeoutError):
