@@ -212,18 +212,7 @@ def failing() -> Example:
                 _expense(("hotel-rates", "hotel-rates", "canteen", "hotel-rates", "payroll")),
             ),
         ),
-        asked(
-            Observed(
-                id="leave-carry-over",
-                question="How many days of leave can I take into next year?",
-                answers=("leave-policy",),
-                critical=True,
-                slice=("lookup",),
-                note="Asked every December.",
-            ),
-            (2, 2),
-            (9, 9),
-        ),
+        _leave(),
         asked(
             Observed(
                 id="visa-letter",
@@ -319,6 +308,34 @@ def failing() -> Example:
     )
     run = a_run(policy=policy, checks=checks, requests=Requests(comparison=49, other=12, semantic=51))
     return example(run, questions)
+
+
+def _leave() -> Observed:
+    """2, 2 → 9, 9: an outdated document fills the context, the right one falls behind it."""
+    question = Observed(
+        id="leave-carry-over",
+        question="How many days of leave can I take into next year?",
+        answers=("leave-policy",),
+        critical=True,
+        slice=("lookup",),
+        note="Asked every December.",
+    )
+    before = seen(question, ("parental-leave", "leave-policy", "remote-work", "leave-policy", "payroll"))
+    after = seen(
+        question,
+        (
+            *(
+                "leave-archive-2019",
+                "parental-leave",
+                "leave-archive-2019",
+                "remote-work",
+                "leave-archive-2019",
+            ),
+            *("payroll", "canteen", "badges", "leave-policy"),
+        ),
+        ms=200.0,
+    )
+    return replace(question, baseline=(before, before), candidate=(after, replace(after, elapsed_ms=201.0)))
 
 
 def _expense(before_it: tuple[str, ...]) -> Observation:
@@ -504,7 +521,7 @@ def hostile() -> Example:
         ),
         change=Change(summary=SCRIPT, build_url="javascript:alert(1)"),
         requested_by=PIPELINE,
-        manifest={"\ud83d": [ANSI, float("nan")]},
+        manifest={"model": ["\ud83d", ANSI, float("nan")]},
         checks=(check,),
     )
     return example(run, questions)
@@ -528,7 +545,7 @@ def _hostile(name: str, text: str) -> Observed:
         text=f"{text}\n{LONG_PASSAGE}",
     )
     before = seen(question, ("d\t1",))
-    after = Observation(rank=None, elapsed_ms=float("nan"), attempts=1, hits=(intruder,))
+    after = Observation(rank=None, elapsed_ms=250.0, attempts=1, hits=(intruder,))
     return replace(question, baseline=(before, before), candidate=(after, after))
 
 

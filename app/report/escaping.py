@@ -20,8 +20,8 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 # where a renderer would make a link, a mention, a reference or a picture of plain text
 _LINK = re.compile(r"//|@|www\.|[#!]\d|\w\.[^\W\d_]{2,}|^\W*[A-Za-z][\w+.-]*:\S|:[\w+-]+:")
-_MARKUP = re.compile(r"[\\`*\[\]<>&#|~$^]|(?<!\w)_|_(?!\w)")
-_BLOCK = re.compile(r"(?:[-+]|\d+[.)])(?: |$)")  # at the start: a list
+_MARKUP = re.compile(r"[\\`*\[\]<>&#|~$^]|(?<![^\W_])_|_(?![^\W_])")
+_BLOCK = re.compile(r"(?:[-+=]+|\d+[.)])(?: |$)")  # at the start: a list, a rule, a heading's line
 
 
 def visible(text: str, *, lines: bool = False) -> str:

@@ -7,6 +7,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from math import isfinite
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -42,7 +43,7 @@ from app.report.steps import next_steps
 WITH_CONTEXTS = 200  # lost questions that show their contexts; critical ones always do
 _PASSAGE_CHARACTERS = 600
 _QUESTION_CHARACTERS = 600
-_BUFFERED = 200  # pieces of the template joined into one
+_BUFFERED = 20  # pieces of the template joined into one
 
 
 def _shown(value: object) -> object:
@@ -125,11 +126,14 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """One side of a lost question; `note` stands in the place of chunks that are not there."""
+    """One side of a lost question. `note` stands in the place of chunks that are not there, `foot` says where
+    the answer is if it is not among them.
+    """
 
     title: str
     chunks: tuple[_Chunk, ...]
     note: str
+    foot: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,35 +228,28 @@ def _card(each: QuestionResult, run: Run, *, with_contexts: bool) -> _Card:
 
 
 def _columns(each: QuestionResult, pair: Shown, run: Run) -> tuple[_Column, _Column]:
-    before = documents(context(pair.before, run.query.baseline))
-    after = documents(context(pair.after, run.query.candidate))
+    queries = run.query
+    before, after = context(pair.before, queries.baseline), context(pair.after, queries.candidate)
+    gone = tuple(_chunk(each, hit, queries.baseline, _unless(hit, after, "gone")) for hit in before)
+    new = tuple(_chunk(each, hit, queries.candidate, _unless(hit, before, "new")) for hit in after)
+    where = where_it_went(each, pair.after, queries.candidate)
     return (
-        _column(f"Before: {run.baseline.index}", each, pair.before, run.query.baseline, (after, "gone")),
-        _column(f"After: {run.candidate.index}", each, pair.after, run.query.candidate, (before, "new")),
+        _Column(title=f"Before: {run.baseline.index}", chunks=gone, note=_note(pair.before), foot=""),
+        _Column(title=f"After: {run.candidate.index}", chunks=new, note=_note(pair.after), foot=where),
     )
 
 
-def _column(
-    title: str,
-    each: QuestionResult,
-    seen: Observation | None,
-    query: QuerySettings,
-    other: tuple[frozenset[str], str],
-) -> _Column:
-    """`other`: the documents of the other side, and the word for a chunk whose document is not there."""
-    known, word = other
-    chunks = tuple(
-        _chunk(each, hit, query, () if is_from(hit, known) else (word,)) for hit in context(seen, query)
-    )
-    if chunks:
-        note = ""
-    elif seen is None:
-        note = "This side was never asked."
-    elif seen.error is not None:
-        note = f"This side could not be measured: {seen.error.message}"
-    else:
-        note = "The service returned no chunks."
-    return _Column(title=title, chunks=chunks, note=note)
+def _unless(hit: Hit, others: tuple[Hit, ...], word: str) -> tuple[str, ...]:
+    """The word for a chunk of whose document the other side shows nothing."""
+    return () if is_from(hit, documents(others)) else (word,)
+
+
+def _note(seen: Observation | None) -> str:
+    if seen is None:
+        return "This side was never asked."
+    if seen.error is not None:
+        return f"This side could not be measured: {seen.error.message}"
+    return "" if seen.hits else "The service returned no chunks."
 
 
 def _chunk(each: QuestionResult, hit: Hit, query: QuerySettings, marks: tuple[str, ...]) -> _Chunk:
@@ -266,7 +263,9 @@ def _chunk(each: QuestionResult, hit: Hit, query: QuerySettings, marks: tuple[st
         rank=hit.rank,
         name=hit.title or hit.parent or "(no title)",
         parent=hit.parent,
-        scores=", ".join(f"{word} {value:.4g}" for word, value in scores if value is not None),
+        scores=", ".join(
+            f"{word} {value:.4g}" for word, value in scores if value is not None and isfinite(value)
+        ),
         text=clipped(hit.text, _PASSAGE_CHARACTERS) if hit.text else None,
         fingerprint=hit.text_sha256[:12] if hit.text_sha256 else None,
         marks=(*(word for word, holds in found if holds), *marks),

@@ -7,7 +7,6 @@ passes, with its ranks in `system-out`: it was asked and it does not count, so i
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC
-from math import isfinite
 from xml.etree import ElementTree as ET
 
 from app.domain.outcome import Outcome, failed
@@ -136,8 +135,7 @@ def _seconds(value: float) -> str:
 
 def _elapsed(result: QuestionResult) -> float:
     """Seconds of the candidate's first observation."""
-    first = result.candidate[0].elapsed_ms / 1000 if result.candidate else 0.0
-    return first if isfinite(first) else 0.0
+    return result.candidate[0].elapsed_ms / 1000 if result.candidate else 0.0
 
 
 def _name(result: QuestionResult) -> str:

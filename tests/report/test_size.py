@@ -1,0 +1,95 @@
+"""A run of 5,000 questions is shown in the memory of what is shown, not of what was observed."""
+
+import json
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from app.domain.decision import decide, decided, results
+from app.domain.observation import Hit, Observation
+from app.domain.outcome import Observed
+from app.domain.run import QuestionResult, Run
+from app.report.html import html
+from app.report.junit import junit
+from app.report.markdown import markdown
+from app.report.run_json import json_chunks
+from tests import examples
+
+QUESTIONS = 5_000
+LOST = 300
+EVIDENCE = 5_000 * 3 * 5 * 2_000  # bytes: three observations of five passages a question, 150 MB
+
+
+def questions() -> Iterator[Observed]:
+    """Made one at a time: 300 lost, all others kept."""
+    for number in range(QUESTIONS):
+        lost = number % 16 == 0 and number < 16 * LOST
+        yield Observed(
+            id=f"q{number:05}",
+            question=f"What is said about {number}?",
+            answers=(f"d{number}",),
+            baseline=(_seen(number, 1), _seen(number, 1)),
+            candidate=(_seen(number, None if lost else 1),),
+        )
+
+
+def _seen(number: int, rank: int | None) -> Observation:
+    parents = [f"d{number}" if place == rank else f"x{number}-{place}" for place in range(1, 6)]
+    hits = tuple(
+        Hit(rank=place, key=f"{parent}-c", parent=parent, score=1.0, text=f"{parent} ".ljust(2_000, "."))
+        for place, parent in enumerate(parents, start=1)
+    )
+    return Observation(rank=rank, elapsed_ms=100.0, attempts=1, hits=hits)
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    asked = examples.a_run()
+    return decided(asked, decide(asked, results(questions(), asked.query)), on=examples.TODAY)
+
+
+def peak(write: Callable[[Iterable[QuestionResult]], int], run: Run) -> tuple[int, int]:
+    """Bytes written, and the most that was held while writing."""
+    tracemalloc.start()
+    try:
+        size = write(results(questions(), run.query))
+        return size, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_page_holds_what_it_shows(run: Run) -> None:
+    size, held = peak(lambda found: sum(len(piece) for piece in html(run, found)), run)
+    assert size < 6_000_000
+    assert held < 20_000_000 < EVIDENCE
+
+
+def test_the_page_comes_in_pieces(run: Run) -> None:
+    pieces = list(html(run, results(questions(), run.query)))
+    assert len(pieces) > 20
+    assert max(len(piece) for piece in pieces) < sum(len(piece) for piece in pieces) / 2
+
+
+def test_json_holds_one_question_at_a_time(run: Run) -> None:
+    size, held = peak(lambda found: sum(len(piece) for piece in json_chunks(run, found)), run)
+    assert size > EVIDENCE
+    assert held < 5_000_000
+
+
+def test_json_of_all_questions_is_one_document(run: Run) -> None:
+    found = json.loads(b"".join(json_chunks(run, results(questions(), run.query))))
+    assert len(found["questions"]) == QUESTIONS
+    assert len(found["lost"]) == LOST
+
+
+def test_markdown_holds_its_rows(run: Run) -> None:
+    size, held = peak(lambda found: len(markdown(run, found).encode()), run)
+    assert size < 900_000
+    assert held < 10_000_000
+
+
+def test_junit_holds_its_cases(run: Run) -> None:
+    size, held = peak(lambda found: len(junit(run, found)), run)
+    assert size < 3_000_000
+    assert held < 30_000_000
