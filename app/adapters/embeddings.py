@@ -8,7 +8,7 @@ from http import HTTPStatus
 from sys import float_info
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 from azure.core.credentials import AzureKeyCredential
@@ -78,11 +78,11 @@ class AzureEmbedder:
 
     async def embed(self, embedding: Embedding, text: str, deadline: float) -> tuple[float, ...]:
         """See `Embedder.embed`."""
-        self._refuse_stranger(embedding)
+        url = self._url(embedding)
         http = await self._client()
 
         async def attempt() -> tuple[float, ...]:
-            return await self._attempt(http, embedding, text)
+            return await self._attempt(http, url, embedding, text)
 
         tried = await self._retries.run(attempt, deadline=deadline, limiter=self._limiter)
         return tried.value
@@ -94,19 +94,15 @@ class AzureEmbedder:
             self._stack.push_async_callback(self._http.aclose)
         return self._http
 
-    async def _attempt(self, http: httpx.AsyncClient, embedding: Embedding, text: str) -> tuple[float, ...]:
-        url = (
-            f"{embedding.endpoint.rstrip('/')}/openai/deployments/{quote(embedding.deployment, safe='')}"
-            f"/embeddings"
-        )
+    async def _attempt(
+        self, http: httpx.AsyncClient, url: httpx.URL, embedding: Embedding, text: str
+    ) -> tuple[float, ...]:
         content: dict[str, Any] = {"input": embedding.prefix + text}
         if embedding.dimensions is not None:
             content["dimensions"] = embedding.dimensions
         headers = await self._headers(embedding)
         try:
-            response = await http.post(
-                url, params={"api-version": _API_VERSION}, json=content, headers=headers
-            )
+            response = await http.post(url, json=content, headers=headers)
         except httpx.TimeoutException as error:
             raise FailedAttemptError(
                 FailureCode.TIMED_OUT, f"{_where(embedding)} did not answer in time"
@@ -116,26 +112,27 @@ class AzureEmbedder:
             raise FailedAttemptError(
                 FailureCode.UNREACHABLE, f"{_where(embedding)} cannot be reached ({what})"
             ) from error
-        except httpx.InvalidURL as error:
-            message = f"{_where(embedding)}: that is no address ({scrubbed(str(error))})."
-            raise BrokenError(Code.VECTORIZER_FAILED, message) from error
         if response.status_code != HTTPStatus.OK:
             raise self._refused(response, embedding)
         return _vector(response, embedding)
 
-    def _refuse_stranger(self, embedding: Embedding) -> None:
+    def _url(self, embedding: Embedding) -> httpx.URL:
+        """Where to post to; read by the same parser that will send, so that both mean the same host."""
+        deployment = quote(embedding.deployment, safe="")
+        path = f"/openai/deployments/{deployment}/embeddings?api-version={_API_VERSION}"
         try:
-            parts = urlsplit(embedding.endpoint)
-            host = (parts.hostname or "").lower()
-        except ValueError:
-            parts, host = urlsplit(""), ""
-        is_azure = parts.scheme == "https" and host.endswith(_AZURE)
-        if not (is_azure or host in _LOOPBACK or host in self._trusted):
+            url = httpx.URL(embedding.endpoint.rstrip("/") + path)
+        except httpx.InvalidURL as error:
+            message = f"{_where(embedding)}: that is no address ({scrubbed(str(error))})."
+            raise BrokenError(Code.VECTORIZER_FAILED, message) from error
+        is_azure = url.scheme == "https" and url.host.endswith(_AZURE)
+        if url.userinfo or not (is_azure or url.host in _LOOPBACK or url.host in self._trusted):
             raise BrokenError(
                 Code.VECTORIZER_FAILED,
                 f"{_where(embedding)} is not an Azure OpenAI endpoint (https), so no key or token is sent to it. "
                 "Correct endpoint in [query.embedding], or have the host added to the trusted ones.",
             )
+        return url
 
     async def _headers(self, embedding: Embedding) -> dict[str, str]:
         if isinstance(self._credential, AzureKeyCredential):

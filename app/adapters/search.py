@@ -219,7 +219,9 @@ class AzureSearch:
             tried = await self._retries.run(attempt, deadline=deadline, limiter=self._limiter)
         except QueryError as error:
             code = _ONCE_BROKEN.get(error.code, Code.UNREACHABLE)
-            message = f"After {error.attempts} attempts: {error}. Check GATE_SEARCH_ENDPOINT and the network."
+            message = (
+                f"{error} (requests: {error.attempts}). Check GATE_SEARCH_ENDPOINT, and the network to it."
+            )
             raise BrokenError(code, message, index=index) from error
         return tried.value
 

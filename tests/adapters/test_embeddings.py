@@ -208,6 +208,9 @@ async def test_a_trickling_answer_is_cut(
         "https://contoso.openai.azure.com.example",
         "https://openai.azure.com",
         "https://x@collector.example/.openai.azure.com",
+        "https://x@contoso.openai.azure.com",
+        "https://collector.example#@contoso.openai.azure.com",
+        "https://collector.example?contoso.openai.azure.com",
         "https://contoso.azure-api.net",
     ],
 )
@@ -215,6 +218,21 @@ async def test_key_and_token_go_to_no_stranger(embedder: AzureEmbedder, endpoint
     error = await broken(embedder, Embedding(endpoint=endpoint, deployment="ada"))
     assert error.code == Code.VECTORIZER_FAILED
     assert "no key or token is sent" in str(error)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["https://collector.example\\@contoso.openai.azure.com", "https://[", "http://a:b"]
+)
+async def test_what_is_no_address_gets_nothing(embedder: AzureEmbedder, endpoint: str) -> None:
+    error = await broken(embedder, Embedding(endpoint=endpoint, deployment="ada"))
+    assert error.code == Code.VECTORIZER_FAILED
+
+
+@pytest.mark.parametrize("host", ["contoso.openai.azure.com", "contoso.openai.azure.us"])
+def test_azures_hosts_are_no_strangers(parameters: dict[str, Any], host: str) -> None:
+    embedder = AzureEmbedder(**parameters)
+    url = embedder._url(Embedding(endpoint=f"https://{host}/", deployment="a/b"))
+    assert str(url) == f"https://{host}/openai/deployments/a%2Fb/embeddings?api-version=2024-10-21"
 
 
 async def test_a_trusted_host_is_no_stranger(parameters: dict[str, Any]) -> None:

@@ -141,7 +141,7 @@ async def test_a_lasting_fault_breaks_the_run_after_four_requests(
     with pytest.raises(BrokenError) as caught:
         await call("kb-v1", soon())
     assert caught.value.code == code
-    assert "After 4 attempts" in str(caught.value)
+    assert "(requests: 4)" in str(caught.value)
     assert len([request for request in service.requests if request.on == on]) == 4
 
 
