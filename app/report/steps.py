@@ -16,9 +16,7 @@ class Step:
     text: str
 
 
-_LABELS = frozenset(
-    {Code.NOTHING_EVALUATED, Code.CRITICAL_STALE, Code.LABELS_UNRESOLVED, Code.PARENT_AMBIGUOUS}
-)
+_LABELS = frozenset({Code.CRITICAL_STALE, Code.LABELS_UNRESOLVED, Code.PARENT_AMBIGUOUS})
 _AGAIN = "run the gate again"
 
 
@@ -81,8 +79,9 @@ def _operations_after_fail(run: Run) -> str:
 
 
 def _owner_after_error(run: Run) -> str:
-    if any(reason.code in _LABELS for reason in run.reasons):
-        return "Correct the labels named in the reasons: they are not documents of these indexes."
+    codes = [reason.code for reason in run.reasons]
+    if _LABELS.intersection(codes) or codes == [Code.NOTHING_EVALUATED]:
+        return "Correct the golden set: its labels are missing, or do not name documents of these indexes."
     return f"Nothing to decide: this says nothing about the candidate's answers{_label_work(run)}."
 
 

@@ -9,6 +9,8 @@ import pytest
 from jinja2 import StrictUndefined, UndefinedError
 
 from app.domain.outcome import Observed
+from app.domain.query import QuerySettings
+from app.domain.run import Queries
 from app.report import html as page_module
 from app.report.html import CONTENT_SECURITY_POLICY, WITH_CONTEXTS, html
 from tests import examples
@@ -217,3 +219,26 @@ def test_a_run_without_a_verdict_shows_its_progress() -> None:
     found = Page("".join(html(examples.a_run(), ())))
     assert "No verdict yet" in found.text
     assert "The run is queued: 0 of 0 observations made." in found.text
+
+
+def test_a_chunk_below_the_cut_off_is_marked() -> None:
+    """Rank 2 on both sides with 2.8; a cut-off of 2.85 leaves the first of the five chunks alone (2.9)."""
+    queries = Queries(baseline=QuerySettings(), candidate=QuerySettings(min_reranker_score=2.85))
+    question = examples.asked(Observed(id="q1", question="First?", answers=("d1",)), (2, 2), (2, 2))
+    lost = page(examples.example(examples.a_run(query=queries), [question])).section("lost")
+    assert "2, 2 → 2 (below cut-off), 2 (below cut-off)" in lost
+    assert "found within reach, but below the score cut-off" in lost
+    assert "2 D1 answer below cut-off d1" in lost
+    assert lost.count("below cut-off new") == 3
+
+
+def test_require_all_shows_where_every_document_went() -> None:
+    """Ranks 1 and 2 before; after, the form at 1 and the other one at 6, its alternative at 7."""
+    question = Observed(id="q1", question="Both?", answers=("form", ("a", "b")), require_all=True)
+    before = examples.seen(question, ("form", "a"))
+    after = examples.seen(question, ("form", "w", "x", "y", "z", "b", "a"))
+    run = examples.a_run()
+    both = replace(question, baseline=(before, before), candidate=(after, after))
+    lost = page(examples.example(run, [both])).section("lost")
+    assert "Expected form (rank 1 → 1) and a or b (rank 2 → 6)" in lost
+    assert "2, 2 → 6, 6" in lost

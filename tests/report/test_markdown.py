@@ -1,8 +1,13 @@
 """The Markdown report, read by a CommonMark parser with tables."""
 
+from dataclasses import replace
+from datetime import date
+
 import pytest
 
 from app.domain.outcome import Observed
+from app.domain.query import Mode, QuerySettings
+from app.domain.run import GoldenRef, Queries
 from app.report.markdown import markdown
 from tests import examples
 from tests.examples import Example
@@ -80,7 +85,10 @@ def test_tells_what_was_compared() -> None:
     ("example", "owner", "pipeline"),
     [
         (examples.failing(), "Read each lost question below.", "Do not switch."),
-        (examples.unmeasured(), "Correct the labels", "Do not switch: nothing was proven."),
+        (examples.unmeasured(), "Nothing to decide", "Do not switch: nothing was proven."),
+        (examples.unlabelled_only(), "Correct the golden set", "Do not switch: nothing was proven."),
+        (examples.stale_critical(), "Correct the golden set", "Do not switch: nothing was proven."),
+        (examples.broken(), "Nothing to decide", "Do not switch: nothing was proven."),
         (examples.errors_are_no_losses(), "Nothing to decide", "Do not switch: nothing was proven."),
         (examples.passing(), "Nothing to decide", "The candidate may be promoted within 72 hours"),
     ],
@@ -229,3 +237,27 @@ def test_a_run_without_a_verdict_says_so() -> None:
     text = markdown(examples.a_run(), ())
     assert text.startswith("# No verdict yet (queued): hr")
     assert "Wait for the verdict." in text
+
+
+def test_only_a_trusted_comparison_of_two_indexes_is_offered_for_promotion() -> None:
+    passing = examples.passing().run
+    for change in ({"trusted": False}, {"noise_study": True}, {"candidate": passing.baseline}):
+        assert "- **Pipeline**: Nothing to switch" in markdown(replace(passing, **change), ())
+
+
+def test_an_overdue_review_and_an_unknown_owner_are_told() -> None:
+    golden = GoldenRef(name="hr", digest="sha256:cccc", owner=None, review_by=date(2026, 11, 29))
+    text = written(examples.example(examples.a_run(golden_set=golden), examples.passing().questions))
+    assert "OVERDUE since 2026-11-29" in text
+    assert "unknown: the set names no owner" in text
+    assert "name an owner in the golden set" in text
+
+
+def test_two_queries_are_told_apart() -> None:
+    queries = Queries(
+        baseline=QuerySettings(semantic=False, mode=Mode.KEYWORD),
+        candidate=QuerySettings(min_reranker_score=1.5, filter="lang eq 'en'"),
+    )
+    text = markdown(examples.a_run(query=queries), ())
+    assert "**Query of the baseline**: keyword; no semantic ranker; top 50; context 5 chunks\n" in text
+    assert "k 50; context 5 chunks; min_reranker_score 1.5; filter lang eq 'en'\n" in text
