@@ -110,7 +110,15 @@ class Definition:
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
         """Read and complete a definition as sent by a client; `ServiceError` 400 for what Azure or we refuse."""
-        body = _completed(given)
+        try:
+            return cls._read(_completed(given))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise bad_request(
+                f"The request is invalid. Details: index : {error!r} in the definition."
+            ) from error
+
+    @classmethod
+    def _read(cls, body: dict[str, Any]) -> Self:
         spaces = _spaces(body.get("vectorSearch") or {})
         fields = {field.path: field for field in _fields(body["fields"], "", spaces)}
         semantic = body.get("semantic") or {}

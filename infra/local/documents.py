@@ -1,9 +1,10 @@
 """Documents as they arrive: checked against the definition, merged, and split into values and vectors."""
 
-import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from infra.local.store import Document
 _KEY = re.compile(r"(?!_)[A-Za-z0-9_\-=]{1,1024}")
 _ACTIONS = frozenset({"upload", "merge", "mergeOrUpload", "delete"})
 _MAX_BATCH = 1000
+_FLOAT32 = float(np.finfo(np.float32).max)
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)")
 
 
@@ -132,7 +134,7 @@ def read_document(definition: Definition, values: Mapping[str, Any]) -> Document
 
 def _vector(value: Any, field: Field) -> npt.NDArray[np.float32]:
     wanted = field.space.dimensions if field.space else 0
-    if not isinstance(value, list) or not all(_is_number(item) for item in value):
+    if not isinstance(value, list) or not all(_is_number(item, largest=_FLOAT32) for item in value):
         raise RejectedDocumentError(f"The vector field '{field.path}' must be a list of numbers.")
     if len(value) != wanted:
         raise RejectedDocumentError(
@@ -172,8 +174,18 @@ def _checked_parts(value: Any, path: str, definition: Definition) -> dict[str, A
     return parts
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _is_number(value: object, *, largest: float = sys.float_info.max) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= largest
+
+
+def _is_date(value: object) -> bool:
+    if not isinstance(value, str) or not _DATE.fullmatch(value):
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_integer(value: object) -> bool:
@@ -191,6 +203,6 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "Edm.Int16": _is_integer,
     "Edm.SByte": _is_integer,
     "Edm.Byte": _is_integer,
-    "Edm.DateTimeOffset": lambda value: isinstance(value, str) and _DATE.fullmatch(value) is not None,
+    "Edm.DateTimeOffset": _is_date,
     "Edm.GeographyPoint": lambda value: isinstance(value, dict),
 }

@@ -12,6 +12,7 @@ from typing import Any, Self
 from infra.local.errors import bad_request
 
 _DROPS = frozenset({"before", "middle"})
+_NUMBERS = ("times", "skip", "status", "delay_ms", "trickle", "truncate")
 _REMEMBERED = 2000
 _WORDS = {
     402: "Free Query Semantic Usage's exceeded for the month. To continue using semantic search please enable "
@@ -59,6 +60,9 @@ class Fault:
         if not isinstance(given, dict) or not given.keys() <= known:
             raise bad_request(f"A fault is an object with some of: {', '.join(sorted(known))}.")
         fault = cls(**{name: value for name, value in given.items() if value is not None})
+        for name in _NUMBERS:
+            if not isinstance(getattr(fault, name), int | float | None):
+                raise bad_request(f"{name} is a number.")
         if fault.drop is not None and fault.drop not in _DROPS:
             raise bad_request("drop is 'before' or 'middle'.")
         return fault

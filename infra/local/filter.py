@@ -203,9 +203,10 @@ _LITERALS: Mapping[str, tuple[type[Any], ...]] = {
 
 
 def _typed(value: Any, kind: str) -> Any:
+    """The value in a form that compares: dates as moments, NaN and INF, which arrive as text, as numbers."""
     if kind == "Edm.DateTimeOffset" and isinstance(value, str):
         return moment(value)
-    return value
+    return float(value) if kind == "Edm.Double" and isinstance(value, str) else value
 
 
 def moment(text: str) -> datetime:

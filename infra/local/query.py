@@ -1,6 +1,5 @@
 """A search request as it is on the wire, read into a value; unknown parameters are refused as Azure does."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,11 +39,12 @@ _KNOWN_OF_VECTORS = frozenset(
 )
 _NOT_IMITATED = ("facets", "highlight", "scoringParameters")
 _CHOICES = {
-    "scoringStatistics": {"local", "global"},
-    "semanticErrorHandling": {"fail", "partial"},
+    "scoringStatistics": ("local", "global"),
+    "semanticErrorHandling": ("fail", "partial"),
 }
 _DEBUG = frozenset({"disabled", "semantic", "vector", "queryRewrites", "innerHits", "all"})
 _MAX_TOP = 1000
+_FLOAT32 = 3.4028234663852886e38
 _MAX_SKIP = 100_000
 _DEFAULT_COUNT = 50
 
@@ -160,7 +160,7 @@ def _check_names(given: Mapping[str, Any]) -> None:
         if given.get(name):
             raise not_imitated(f"the search parameter '{name}'.")
     for name, choices in _CHOICES.items():
-        if given.get(name, next(iter(choices))) not in choices:
+        if given.get(name, choices[0]) not in choices:
             raise _invalid(given[name], name)
     if str(given.get("sessionId", "")).startswith("_"):
         raise _invalid(given["sessionId"], "sessionId")
@@ -221,7 +221,7 @@ def _weight(given: Mapping[str, Any]) -> float:
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _FLOAT32
 
 
 def _captions(given: Mapping[str, Any]) -> Captions | None:

@@ -302,7 +302,7 @@ def _sort_key(path: str, snapshot: Snapshot) -> Any:
 def _comparable(value: Any, kind: str) -> str | float | datetime:
     if kind == "Edm.DateTimeOffset":
         return moment(value)
-    return value if isinstance(value, str) else float(value)
+    return value if kind == "Edm.String" else float(value)
 
 
 def _row(hit: Ranked, document: Document, selected: Sequence[str], *, debug: bool) -> dict[str, Any]:

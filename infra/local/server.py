@@ -108,8 +108,8 @@ class Door:
 
     async def _control_faults(self, request: web.Request) -> web.Response:
         if request.method == "PUT":
-            given = await request.json()
             try:
+                given = await _json(request)
                 self._faults.arm(
                     [Fault.parse(part) for part in (given if isinstance(given, list) else [given])]
                 )

@@ -197,16 +197,17 @@ class StandIn:
         counts: dict[str, dict[str, int]] = self.call("GET", "/_requests").json["counts"]
         return counts
 
-    def fill(self, definition: dict[str, Any], deployment: str = "wordllama-256") -> None:
-        """Make the index anew and upload the chunks with their vectors."""
+    def fill(self, definition: dict[str, Any], *, backwards: bool = False) -> None:
+        """Make the index anew and upload the chunks with their vectors, one by one from the last if backwards."""
         name = definition["name"]
         self.call("DELETE", f"/indexes('{name}')?{VERSION}")
         made = self.call("PUT", f"/indexes('{name}')?{VERSION}", definition)
         assert made.status == 201, made.text
-        vectors = self.embeddings(deployment, [row["chunk"] for row in CHUNKS])
+        vectors = self.embeddings("wordllama-256", [row["chunk"] for row in CHUNKS])
         rows = [{**row, "text_vector": vector} for row, vector in zip(CHUNKS, vectors, strict=True)]
-        sent = self.call("POST", f"/indexes('{name}')/docs/search.index?{VERSION}", {"value": rows})
-        assert sent.status == 200, sent.text
+        for batch in [[row] for row in reversed(rows)] if backwards else [rows]:
+            sent = self.call("POST", f"/indexes('{name}')/docs/search.index?{VERSION}", {"value": batch})
+            assert sent.status == 200, sent.text
 
 
 def definition(

@@ -13,6 +13,7 @@ FIELDS = [
     {"name": "id", "type": "Edm.String", "key": True},
     {"name": "text", "type": "Edm.String"},
     {"name": "count", "type": "Edm.Int32"},
+    {"name": "day", "type": "Edm.DateTimeOffset"},
     {"name": "tags", "type": "Collection(Edm.String)"},
     {
         "name": "place",
@@ -65,6 +66,8 @@ def test_one_bad_row_is_207_and_the_others_are_kept(client: SearchClient) -> Non
             {"id": "long", "vector": [1.0, 2.0]},
             {"id": "unknown", "nothing": 1},
             {"id": "kind", "count": "three"},
+            {"id": "huge", "vector": [1e300, 0.0, 0.0]},
+            {"id": "day", "day": "2026-02-30T00:00:00Z"},
         ]
     )
     assert [(part.key, part.succeeded, part.status_code) for part in results] == [
@@ -73,6 +76,8 @@ def test_one_bad_row_is_207_and_the_others_are_kept(client: SearchClient) -> Non
         ("long", False, 400),
         ("unknown", False, 400),
         ("kind", False, 400),
+        ("huge", False, 400),
+        ("day", False, 400),
     ]
     assert "mismatch in vector dimensions" in str(results[2].error_message)
     assert client.get_document_count() == 1
@@ -85,6 +90,7 @@ def test_merge_keeps_what_it_does_not_name(client: SearchClient) -> None:
         "id": "a",
         "text": "one",
         "count": 2,
+        "day": None,
         "tags": [],
         "place": None,
         "vector": [1.0, 0.0, 0.0],

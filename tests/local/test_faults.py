@@ -165,3 +165,5 @@ def test_what_was_asked_is_remembered_in_order(stand_in: StandIn) -> None:
 
 def test_a_fault_with_a_word_we_do_not_know_is_refused(stand_in: StandIn) -> None:
     assert stand_in.call("PUT", "/_faults", [{"stauts": 500}]).status == 400
+    assert stand_in.call("PUT", "/_faults", [{"status": "500"}]).status == 400
+    assert stand_in.call("PUT", "/_faults", b"[").status == 400

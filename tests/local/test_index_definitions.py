@@ -126,6 +126,10 @@ def test_fields_may_be_added_but_not_changed_or_dropped(stand_in: StandIn) -> No
         ({"vectorSearch": None}, "the vector search profile 'profile', which does not exist"),
         ({"defaultScoringProfile": "none"}, "Default scoring profile 'none' does not exist"),
         ({"semantic": {"defaultConfiguration": "none"}}, "Default semantic configuration 'none'"),
+        ({"semantic": {"configurations": [{}]}}, "in the definition"),
+        ({"scoringProfiles": [{"text": {}}]}, "in the definition"),
+        ({"vectorSearch": {"algorithms": ["hnsw"]}}, "in the definition"),
+        ({"similarity": "BM25"}, "in the definition"),
     ],
 )
 def test_a_definition_that_cannot_work_is_400(
