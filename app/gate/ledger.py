@@ -2,12 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import fields
 
 from app.domain.golden import Question
 from app.domain.observation import Observation, Side, in_context
 from app.domain.outcome import Missing, Observed, differ
 from app.domain.run import Queries
 from app.gate.records import Entry, packed, unpacked
+
+_GOLDEN_KEYS = tuple(field.name for field in fields(Question))
 
 
 class Ledger:
@@ -43,7 +46,7 @@ class Ledger:
 
     def observed(self, question: Question, missing: Missing) -> Observed:
         """The question with all its observations, in their order."""
-        golden = {name: getattr(question, name) for name in Question.__dataclass_fields__}
+        golden = {name: getattr(question, name) for name in _GOLDEN_KEYS}
         return Observed(
             **golden,
             missing=missing,
