@@ -20,6 +20,7 @@ import json
 import re
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -71,7 +72,8 @@ class RunRecords:
         await self._create_once(f"runs/{run.id}/golden.jsonl", texts.jsonl.encode())
         if texts.toml is not None:
             await self._create_once(f"runs/{run.id}/golden.toml", texts.toml.encode())
-        await self._store.create(f"active/{run.id}", b"")
+        with suppress(ConflictError):  # there already where a start was cut short, or sent twice with one key
+            await self._store.create(f"active/{run.id}", b"")
         await self._store.create(_status(run.id), _RUN.dump_json(run))
 
     async def _create_once(self, name: str, data: bytes) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter
 
-from app.domain.errors import Fault, InputError, NotFoundError
+from app.domain.errors import ConflictError, Fault, InputError, NotFoundError
 from app.domain.golden import GoldenSet, GoldenTexts, Question
 from app.domain.policy import Policy, looser_settings
 from app.domain.reading import overridden, read_golden_set
@@ -75,7 +75,12 @@ async def start(
             return (await records.read(run_id))[0], False
         except NotFoundError:
             run = replace(run, id=run_id)  # claimed, by us or by a process that died before it kept the run
-    await records.create(run, texts)
+    try:
+        await records.create(run, texts)
+    except ConflictError:
+        if idempotency_key is None:
+            raise
+        return (await records.read(run.id))[0], False  # the same request, sent at the same moment, was first
     return run, True
 
 
