@@ -1,0 +1,84 @@
+"""The application: routes, one answer to every error, and the gate opened for as long as it serves."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.domain.errors import GateError
+from app.gate.opened import OpenGate
+from app.web import downloads, golden_sets, health, pages, runs
+from app.web.bodies import CheckBody, StartBody
+from app.web.guard import Guard
+from app.web.problems import Problem, as_json, refusal
+
+
+def create_api(open_gate: Callable[[], AbstractAsyncContextManager[OpenGate]], *, version: str) -> FastAPI:
+    """The application. When it starts it opens the gate and takes up the runs that are not done; when it
+    stops it lets go of them, for the next start.
+    """
+
+    @asynccontextmanager
+    async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+        async with open_gate() as gate:
+            api.state.gate = gate
+            try:
+                await gate.supervisor.resume()
+                yield
+            finally:
+                await gate.supervisor.stop()
+
+    api = _Api(
+        title="search-index-gate",
+        description="A blue-green gate for Azure AI Search. Every error is a problem document (RFC 9457).",
+        version=version,
+        lifespan=lifespan,
+        docs_url=None,  # these pages would load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=_operation_id,
+    )
+    for router in (runs.router, downloads.router, golden_sets.router, health.router, pages.router):
+        api.include_router(router)
+    api.add_middleware(Guard)
+    for kind in (GateError, HTTPException, RequestValidationError):
+        api.add_exception_handler(kind, _answer_error)
+    return api
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    told = refusal(request, error)
+    return pages.problem_page(told) if pages.wants_page(request) else as_json(told)
+
+
+class _Api(FastAPI):
+    """Its OpenAPI document also holds the models that the routes name by themselves."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            document = super().openapi()
+            schemas = document.setdefault("components", {}).setdefault("schemas", {})
+            for name, schema in _schemas().items():
+                schemas.setdefault(name, schema)
+        return super().openapi()
+
+
+def _schemas() -> dict[str, Any]:
+    template = "#/components/schemas/{model}"
+    _, bodies = models_json_schema(
+        [(StartBody, "validation"), (CheckBody, "validation")], ref_template=template
+    )
+    problem = TypeAdapter(Problem).json_schema(ref_template=template, mode="serialization")
+    return {**bodies["$defs"], **problem.pop("$defs", {}), "Problem": problem}

@@ -1,0 +1,49 @@
+"""What holds for every answer: headers that keep browsers careful, and no trace of an unexpected error."""
+
+import logging
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.web.problems import as_json, refusal
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+    "frame-ancestors 'none'; form-action 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+log = logging.getLogger(__name__)
+
+
+class Guard:
+    """ASGI middleware. An answer that had begun is broken off, so that nobody takes a part for the whole."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def guarded(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, guarded)
+        except Exception as error:
+            log.exception("%s %r failed unexpectedly", scope["method"], scope["path"])
+            if started:
+                raise
+            await as_json(refusal(Request(scope), error))(scope, receive, guarded)

@@ -1,0 +1,52 @@
+"""A page of runs, the newest first, by what a reader looks for."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from app.domain.reasons import Verdict
+from app.domain.run import Run
+from app.gate.records import RunRecords
+
+LOOKED_AT = 1000  # runs that one page looks at; a page may come out short, with a cursor to go on
+
+
+class Wanted(BaseModel):
+    """Which runs: those that meet every filter, older than `cursor`. Index names as asked for or concrete."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    candidate: str | None = None
+    golden_set: str | None = None
+    verdict: Verdict | None = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    cursor: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")] | None = None
+
+    def takes(self, run: Run) -> bool:
+        return (
+            self.candidate in (None, run.candidate.requested, run.candidate.index)
+            and self.golden_set in (None, run.golden_set.name)
+            and self.verdict in (None, run.verdict)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """Runs without their questions; `next` is the cursor of the page after, None where there is none."""
+
+    runs: tuple[Run, ...]
+    next: str | None
+
+
+async def page(records: RunRecords, wanted: Wanted) -> RunPage:
+    """The page that `wanted` asks for."""
+    found: list[Run] = []
+    seen, last = 0, wanted.cursor
+    async for run in records.newest_first(wanted.cursor):
+        if len(found) == wanted.limit or seen == LOOKED_AT:
+            return RunPage(runs=tuple(found), next=last)
+        seen, last = seen + 1, run.id
+        if wanted.takes(run):
+            found.append(run)
+    return RunPage(runs=tuple(found), next=None)
