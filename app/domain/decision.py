@@ -4,7 +4,7 @@ Pure, in one pass over the questions, so that a run of any size is decided in th
 so that a stored record can be decided again.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
@@ -98,13 +98,12 @@ class _Evidence:
     critical_lost: list[str] = field(default_factory=list)
     critical_stale: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    failed_guarded: list[str] = field(default_factory=list)
+    failed_guarded: int = 0  # of them critical or with forbidden documents, to which no tolerance applies
     forbidden: dict[str, tuple[str, ...]] = field(default_factory=dict)
     noisy: list[str] = field(default_factory=list)
     destabilised: list[str] = field(default_factory=list)
     stabilised: list[str] = field(default_factory=list)
-    net_by_slice: dict[str, list[str]] = field(default_factory=dict)
-    lost_by_slice: Counter[str] = field(default_factory=Counter)
+    lost_by_slice: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     gained_by_slice: Counter[str] = field(default_factory=Counter)
     ever_in_context: bool = False
 
@@ -117,8 +116,8 @@ class _Evidence:
         if each.outcome is Outcome.STALE and each.critical:
             self.critical_stale.append(each.id)
         if failed(each):
-            guarded = each.critical or bool(each.forbidden)
-            (self.failed_guarded if guarded else self.failed).append(each.id)
+            self.failed.append(each.id)
+            self.failed_guarded += each.critical or bool(each.forbidden)
         if each.forbidden_hits:
             self.forbidden[each.id] = each.forbidden_hits
         self._add_flips(each, queries)
@@ -128,13 +127,12 @@ class _Evidence:
         if each.critical_lost:
             self.critical_lost.append(each.id)
         if each.critical_lost or each.outcome is Outcome.LOST:
-            self.lost.append(_lost(each, queries))
+            self.lost.append(_flip(each, queries, lost=True))
         if each.outcome is Outcome.LOST:
-            self.lost_by_slice.update(each.slice)
             for name in each.slice:
-                self.net_by_slice.setdefault(name, []).append(each.id)
+                self.lost_by_slice[name].append(each.id)
         if each.outcome is Outcome.GAINED:
-            self.gained.append(_gained(each, queries))
+            self.gained.append(_flip(each, queries, lost=False))
             self.gained_by_slice.update(each.slice)
 
     def _add_steadiness(self, each: QuestionResult, baseline: Tally, candidate: Tally) -> None:
@@ -172,33 +170,19 @@ def _steady(side: Tally) -> bool:
     return side.always or side.never
 
 
-def _lost(each: QuestionResult, queries: Queries) -> Flip:
-    before = first_where(each, Side.BASELINE, queries.baseline, inside=True)
-    after = first_where(each, Side.CANDIDATE, queries.candidate, inside=False)
+def _flip(each: QuestionResult, queries: Queries, *, lost: bool) -> Flip:
+    """The question with the first observations that show it lost, or else gained."""
+    before = first_where(each, Side.BASELINE, queries.baseline, inside=lost)
+    after = first_where(each, Side.CANDIDATE, queries.candidate, inside=not lost)
     return Flip(
         id=each.id,
         question=each.question,
         critical=each.critical,
         slice=each.slice,
-        unstable=each.outcome is not Outcome.LOST,
+        unstable=each.outcome not in (Outcome.LOST, Outcome.GAINED),
         baseline_rank=before.rank if before else None,
         candidate_rank=after.rank if after else None,
         cause=cause(each, after, queries.candidate) if after else None,
-    )
-
-
-def _gained(each: QuestionResult, queries: Queries) -> Flip:
-    before = first_where(each, Side.BASELINE, queries.baseline, inside=False)
-    after = first_where(each, Side.CANDIDATE, queries.candidate, inside=True)
-    return Flip(
-        id=each.id,
-        question=each.question,
-        critical=each.critical,
-        slice=each.slice,
-        unstable=False,
-        baseline_rank=before.rank if before else None,
-        candidate_rank=after.rank if after else None,
-        cause=None,
     )
 
 
@@ -239,7 +223,7 @@ def _from_questions(run: Run, evidence: _Evidence) -> Iterator[Reason]:
             limit=0,
             questions=tuple(evidence.critical_lost),
         )
-    if not evidence.ever_in_context:
+    if not counts.evaluated or not evidence.ever_in_context:
         yield Reason(code=Code.NOTHING_EVALUATED, measured=counts.evaluated)
     if counts.labelled and counts.evaluated / counts.labelled < policy.min_evaluated_share:
         yield Reason(
@@ -251,10 +235,10 @@ def _from_questions(run: Run, evidence: _Evidence) -> Iterator[Reason]:
     if evidence.failed_guarded or len(evidence.failed) > policy.max_question_errors:
         yield Reason(
             code=Code.QUESTION_ERRORS,
-            measured=len(evidence.failed) + len(evidence.failed_guarded),
+            measured=len(evidence.failed),
             limit=0 if evidence.failed_guarded else policy.max_question_errors,
             setting="max_question_errors",
-            questions=(*evidence.failed_guarded, *evidence.failed),
+            questions=tuple(evidence.failed),
         )
     if counts.evaluated and counts.noisy / counts.evaluated > policy.max_noisy_share:
         yield Reason(
@@ -284,19 +268,19 @@ def _regressions(run: Run, evidence: _Evidence, counts: Counts) -> Iterator[Reas
             setting="max_net_loss",
             questions=tuple(flip.id for flip in evidence.lost if not flip.unstable),
         )
-    losing = [
-        name
+    by_slice = {
+        name: len(evidence.lost_by_slice[name]) - evidence.gained_by_slice[name]
         for name in policy.protected_slices
-        if evidence.lost_by_slice[name] > evidence.gained_by_slice[name]
-    ]
+    }
+    losing = {name: net for name, net in by_slice.items() if net > 0}
     if losing:
-        asked = (question for name in losing for question in evidence.net_by_slice.get(name, []))
+        asked = {question for name in losing for question in evidence.lost_by_slice[name]}
         yield Reason(
             code=Code.SLICE_LOSS,
-            measured={name: evidence.lost_by_slice[name] - evidence.gained_by_slice[name] for name in losing},
+            measured=losing,
             limit=0,
             setting="protected_slices",
-            questions=tuple(dict.fromkeys(asked)),
+            questions=tuple(flip.id for flip in evidence.lost if flip.id in asked),
         )
     net = len(evidence.destabilised) - len(evidence.stabilised)
     if policy.max_net_destabilised is not None and net > policy.max_net_destabilised:

@@ -179,25 +179,37 @@ class _Finder:
 
     def filterable_strings(self) -> list[str]:
         """Filterable, non-key strings that no semantic configuration uses."""
-        used = {name for name in (self.text(quiet=True), self.title()) if name}
+        used = {*self.texts(), self.title()}
         return [
             each["name"]
             for each in self.strings()
             if each.get("filterable") and not each.get("key") and each["name"] not in used
         ]
 
-    def text(self, *, quiet: bool = False) -> str | None:
+    def text(self) -> str | None:
         if self.query.text_field is not None:
-            return self.query.text_field if quiet else self.configured("text_field", self.query.text_field)
-        content = [each.get("fieldName") for each in self.prioritized().get("prioritizedContentFields") or []]
+            return self.configured("text_field", self.query.text_field)
+        return self.only_one("text_field", self.texts() or self.searchable_strings())
+
+    def texts(self) -> list[str]:
+        """What is known to be text: the configured field, else the semantic configuration's first content
+        field, else all fields of a usual name.
+        """
+        if self.query.text_field is not None:
+            return [self.query.text_field]
         known = [each["name"] for each in self.strings()]
-        for name in (*content, *_TEXT_NAMES):
-            if name in known:
-                return str(name)
-        if quiet:
-            return None
-        readable = [each["name"] for each in self.strings() if each.get("searchable") and not each.get("key")]
-        return self.only_one("text_field", readable)
+        content = [each.get("fieldName") for each in self.prioritized().get("prioritizedContentFields") or []]
+        first = [name for name in content if name in known][:1]
+        return first or [name for name in known if name in _TEXT_NAMES]
+
+    def searchable_strings(self) -> list[str]:
+        """Searchable, non-key strings other than the title."""
+        title = self.title()
+        return [
+            each["name"]
+            for each in self.strings()
+            if each.get("searchable") and not each.get("key") and each["name"] != title
+        ]
 
     def title(self) -> str | None:
         if self.query.title_field is not None:

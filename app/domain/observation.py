@@ -94,10 +94,10 @@ def in_context(question: Question, observation: Observation, query: QuerySetting
 
 
 def _reaches_context(hit: Hit, query: QuerySettings) -> bool:
-    return hit.rank <= query.context_size and not below_cut_off(hit, query)
+    return hit.rank <= query.context_size and not _below_cut_off(hit, query)
 
 
-def below_cut_off(hit: Hit, query: QuerySettings) -> bool:
+def _below_cut_off(hit: Hit, query: QuerySettings) -> bool:
     """Whether the application would drop this chunk for its score. A missing score is below any cut-off."""
     return _below(hit.score, query.min_score) or _below(hit.reranker_score, query.min_reranker_score)
 

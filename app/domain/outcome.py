@@ -1,11 +1,10 @@
 """From the observations of one question to exactly one outcome, and whether a critical one was lost."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from app.domain.golden import Question
-from app.domain.observation import Observation, Side, below_cut_off, entry_hits, in_context
+from app.domain.observation import Observation, Side, entry_hits, in_context
 from app.domain.query import QuerySettings
 
 
@@ -152,30 +151,23 @@ def first_where(observed: Observed, side: Side, query: QuerySettings, *, inside:
 
 
 def cause(observed: Observed, seen: Observation, query: QuerySettings) -> Cause | None:
-    """Why the answer is not in the context of a candidate's observation; None where it is, or failed."""
-    if seen.error is not None or in_context(observed, seen, query):
+    """Why the answer is not in the context of a candidate's observation: the farthest that an entry is from it.
+
+    None where the answer is in context, the observation failed, or nothing is labelled.
+    """
+    if not observed.answers or in_context(observed, seen, query) is not False:
         return None
     found = entry_hits(observed.entries, seen.hits)
-    for entry, hit in zip(observed.entries, found, strict=True):
-        if hit is None:
-            gone = all(document in observed.missing.candidate for document in entry)
-            return Cause.DOCUMENT_MISSING if gone else Cause.NOT_RETRIEVED
+    unseen = [entry for entry, hit in zip(observed.entries, found, strict=True) if hit is None]
+    if any(set(entry) <= set(observed.missing.candidate) for entry in unseen):
+        return Cause.DOCUMENT_MISSING
+    if unseen:
+        return Cause.NOT_RETRIEVED
     if any(hit is not None and hit.rank > query.context_size for hit in found):
         return Cause.RANKED_OUT
-    return (
-        Cause.BELOW_CUT_OFF if any(hit is not None and below_cut_off(hit, query) for hit in found) else None
-    )
+    return Cause.BELOW_CUT_OFF
 
 
 def differ(*, first_baseline: bool | None, first_candidate: bool | None) -> bool:
     """Whether a question's first observations differ, so that its candidate is asked again."""
     return {first_baseline, first_candidate} == {True, False}
-
-
-def queries_per_question(
-    noise_runs: int, confirm_runs: int, questions: Sequence[Question]
-) -> tuple[int, int]:
-    """How many comparison queries a run of these questions sends: at least, at most."""
-    always = sum(1 for question in questions if question.critical)
-    least = len(questions) * (2 + noise_runs) + always * confirm_runs
-    return least, least + (len(questions) - always) * confirm_runs

@@ -29,7 +29,9 @@ def headline(run: Run, *, on: date) -> str:
     ]
     parts.append(f"{evaluated} ({', '.join(aside)})" if aside else evaluated)
     parts.extend(
-        f"not evaluated: {check.message}" for check in run.checks if check.code == Code.NOT_EVALUATED
+        f"not evaluated: {check.message.rstrip('.')}"
+        for check in run.checks
+        if check.code == Code.NOT_EVALUATED
     )
     if run.golden_set.overdue(on):
         parts.append(f"the golden set's review has been overdue since {run.golden_set.review_by}")
@@ -39,19 +41,22 @@ def headline(run: Run, *, on: date) -> str:
 
 
 def _opening(run: Run) -> str:
-    pair = f"{run.candidate.index} against {run.baseline.index}"
+    what, against = run.candidate.index, f" against {run.baseline.index}"
     if run.noise_study:
-        pair = f"noise study of {run.candidate.index}"
+        what, against = f"noise study of {run.candidate.index}", ""
     counts = run.counts
     moved = f"{counts.lost} lost, {counts.gained} gained, {counts.kept} kept"
+    why = ", ".join(short(reason) for reason in run.reasons)
+    reasons = f"{why}; {moved}" if counts.evaluated else why
     match run.verdict:
         case Verdict.PASS:
-            return f"{pair}: {moved}, no critical question lost"
-        case Verdict.FAIL | Verdict.ERROR:
-            why = ", ".join(short(reason) for reason in run.reasons)
-            return f"{pair}: {why}; {moved}" if counts.evaluated else f"{pair}: {why}"
+            return f"{what} passes{against}: {moved}, no critical question lost"
+        case Verdict.FAIL:
+            return f"{what} fails{against}: {reasons}"
+        case Verdict.ERROR:
+            return f"{what} could not be judged{against}: {reasons}"
         case None:
-            return f"{pair}: not decided yet"
+            return f"{what} is not decided yet{against}"
         case _:
             assert_never(run.verdict)
 
@@ -76,8 +81,10 @@ def _number(value: object) -> str:
 
 def sentence(reason: Reason, run: Run) -> str:
     """The reason in full: what was measured against which limit, which questions, and what to do next."""
-    details = " ".join(check.message for check in run.checks if _is_about(check.code, check.level, reason))
-    text = _meaning(reason)
+    details = " ".join(
+        check.message for check in run.checks if check.level is Level.BLOCKING and check.code == reason.code
+    )
+    text = _MEANINGS[reason.code]
     if reason.setting and reason.limit is not None:
         text += f" Measured {_number(reason.measured)}, limit {_number(reason.limit)} ({reason.setting})."
     if details:
@@ -89,18 +96,10 @@ def sentence(reason: Reason, run: Run) -> str:
     return text
 
 
-def _is_about(code: str, level: Level, reason: Reason) -> bool:
-    return level is Level.BLOCKING and code == reason.code
-
-
 def listed(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
     shown = ", ".join(names[:_NAMED])
     return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
-
-
-def _meaning(reason: Reason) -> str:
-    return _MEANINGS[reason.code]
 
 
 _MEANINGS = {
