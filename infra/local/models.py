@@ -170,7 +170,7 @@ class CrossEncoder:
 
 
 class Models:
-    """Every model, loaded when first asked for; one lock round all computing."""
+    """Every model, loaded when first asked for. One lock for embeddings, one for the slow cross-encoder."""
 
     def __init__(self, *, threads: int) -> None:
         self._makers: dict[str, Callable[[], Embedder]] = {
@@ -193,26 +193,27 @@ class Models:
         self._threads = threads
         self._embedders: dict[str, Embedder] = {}
         self._reranker: Reranker | None = None
-        self._lock = threading.Lock()
+        self._embedding = threading.Lock()
+        self._ranking = threading.Lock()
 
     @property
     def deployments(self) -> tuple[str, ...]:
         return tuple(self._makers)
 
     def embed(self, deployment: str, texts: Sequence[str], role: Role) -> Vectors:
-        with self._lock:
+        with self._embedding:
             return self._embedder(deployment).embed(texts, role)
 
     def embedder_digest(self, deployment: str) -> str:
-        with self._lock:
+        with self._embedding:
             return self._embedder(deployment).digest
 
     def logits(self, query: str, passages: Sequence[str]) -> list[float]:
-        with self._lock:
+        with self._ranking:
             return self._cross_encoder().logits(query, passages)
 
     def reranker_digest(self) -> str:
-        with self._lock:
+        with self._ranking:
             return self._cross_encoder().digest
 
     def _embedder(self, deployment: str) -> Embedder:

@@ -4,15 +4,17 @@ from typing import Any
 
 import pytest
 from azure.core import MatchConditions
+from azure.core.credentials import AzureKeyCredential
 from azure.core.exceptions import (
     HttpResponseError,
     ResourceExistsError,
     ResourceModifiedError,
     ResourceNotFoundError,
 )
+from azure.search.documents.indexes.aio import SearchIndexClient as AsyncSearchIndexClient
 from azure.search.documents.indexes.models import SearchAlias
 
-from tests.local.conftest import VERSION, StandIn, definition
+from tests.local.conftest import KEY, VERSION, StandIn, definition
 
 
 def test_an_index_comes_back_as_the_wizard_shows_it(stand_in: StandIn) -> None:
@@ -203,6 +205,20 @@ def test_an_alias_stands_for_its_index(stand_in: StandIn) -> None:
 def test_an_alias_needs_one_index_that_exists(stand_in: StandIn, indexes: list[str]) -> None:
     body = {"name": "dangling", "indexes": indexes}
     assert stand_in.call("POST", f"/aliases?{VERSION}", body).status == 400
+
+
+async def test_the_asynchronous_client_manages_indexes_and_aliases(stand_in: StandIn) -> None:
+    async with AsyncSearchIndexClient(stand_in.url, AzureKeyCredential(KEY)) as client:
+        index = await client.get_index("handbook")
+        index.name = "copied"
+        made = await client.create_or_update_index(index)
+        again = await client.create_or_update_index(made, match_condition=MatchConditions.IfNotModified)
+        assert again.e_tag != made.e_tag
+        alias = await client.create_or_update_alias(SearchAlias(name="late", indexes=["copied"]))
+        assert [part.name async for part in client.list_aliases()].count("late") == 1
+        assert (await client.get_index_statistics("copied")).document_count == 0
+        await client.delete_alias(alias)
+        await client.delete_index("copied")
 
 
 def test_an_alias_made_only_if_there_is_none(stand_in: StandIn) -> None:

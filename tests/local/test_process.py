@@ -6,10 +6,15 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from infra.local import server
+from infra.local.__main__ import serve as serve_command
+from infra.local.faults import Fault
+from infra.local.models import Models
 from tests.local.conftest import KEY, VERSION, StandIn, definition
 
 QUESTION = "how long can new mothers stay at home"
@@ -76,6 +81,14 @@ def test_a_taken_folder_is_one_line_and_exit_2(running: StandIn) -> None:
     ended = serve("--port", "0", "--folder", str(running.folder))
     assert ended.returncode == 2
     assert re.fullmatch(r"cannot use the folder [^\n]+\n", ended.stderr)
+
+
+def test_the_page_names_every_option_operation_and_fault() -> None:
+    page = (Path(server.__file__).parent / "README.md").read_text(encoding="utf-8")
+    options = [option for parameter in serve_command.params for option in parameter.opts]
+    effects = [part.name for part in fields(Fault)]
+    models = Models(threads=1).deployments
+    assert [word for word in (*options, *effects, *models) if word not in page] == []
 
 
 @pytest.mark.parametrize("command", [["--help"], ["serve", "--help"]])
