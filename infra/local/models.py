@@ -45,6 +45,10 @@ class ModelMissingError(Exception):
     status = HTTPStatus.NOT_FOUND
 
 
+class StoppedError(Exception):
+    """The process is ending."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightFile:
     """A file inside an installed package, and the SHA-256 it must have."""
@@ -113,8 +117,8 @@ class Reranker(Protocol):
     @property
     def digest(self) -> str: ...
 
-    def logits(self, query: str, passages: Sequence[str]) -> list[float]:
-        """One raw score a passage, about -11 to 11, higher is better."""
+    def logit(self, query: str, passage: str) -> float:
+        """The raw score, about -11 to 11, higher is better."""
 
 
 class OnnxEmbedder:
@@ -163,10 +167,9 @@ class CrossEncoder:
         self._session = _session(RERANKER_WEIGHTS, threads)
         self.digest = f"{RERANKER_WEIGHTS.sha256}:{MAX_TOKENS}"
 
-    def logits(self, query: str, passages: Sequence[str]) -> list[float]:
-        short_query = _first_words(query, limit=200)
-        encodings = self._tokenizer.encode_batch([(short_query, passage) for passage in passages])
-        return [float(_run(self._session, encoding)[0][0]) for encoding in encodings]
+    def logit(self, query: str, passage: str) -> float:
+        encoding = self._tokenizer.encode(_first_words(query, limit=200), passage)
+        return float(_run(self._session, encoding)[0][0])
 
 
 class Models:
@@ -195,6 +198,7 @@ class Models:
         self._reranker: Reranker | None = None
         self._embedding = threading.Lock()
         self._ranking = threading.Lock()
+        self._stopped = threading.Event()
 
     @property
     def deployments(self) -> tuple[str, ...]:
@@ -209,12 +213,23 @@ class Models:
             return self._embedder(deployment).digest
 
     def logits(self, query: str, passages: Sequence[str]) -> list[float]:
+        """One raw score a passage; `StoppedError` between two passages once the process is to end."""
         with self._ranking:
-            return self._cross_encoder().logits(query, passages)
+            encoder = self._cross_encoder()
+            return [self._unless_stopped(encoder, query, passage) for passage in passages]
+
+    def stop(self) -> None:
+        """Let nothing long begin or go on."""
+        self._stopped.set()
 
     def reranker_digest(self) -> str:
         with self._ranking:
             return self._cross_encoder().digest
+
+    def _unless_stopped(self, encoder: Reranker, query: str, passage: str) -> float:
+        if self._stopped.is_set():
+            raise StoppedError
+        return encoder.logit(query, passage)
 
     def _embedder(self, deployment: str) -> Embedder:
         maker = self._makers.get(deployment)

@@ -8,7 +8,7 @@ from typing import Any
 from infra.local.catalogue import Catalogue, Precondition
 from infra.local.documents import read_batch
 from infra.local.errors import ServiceError, bad_request
-from infra.local.models import ModelMissingError, Models, Role
+from infra.local.models import ModelMissingError, Models, Role, StoppedError
 from infra.local.query import SearchRequest
 from infra.local.search import Searcher, selected_fields, visible
 from infra.local.shelf import Shelf
@@ -68,6 +68,8 @@ class Service:
             return _OPERATIONS[call.operation](self, call)
         except ServiceError as error:
             return Answer(status=error.status, body=error.body())
+        except StoppedError:
+            return Answer(status=503)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,15 @@ class Door:
         application.router.add_route("*", "/{path:.*}", self.handle)
         return application
 
+    def stop(self) -> None:
+        """Begin nothing more, and break off what takes long."""
+        self._service.models.stop()
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def wait(self) -> None:
+        """Until the last worker is done with the store."""
+        self._workers.shutdown(wait=True)
+
     async def handle(self, request: web.Request) -> web.StreamResponse:
         started = time.perf_counter()
         found = route(request.method, request.path)
@@ -151,6 +160,7 @@ def serve(*, host: str, port: int, folder: Path, api_key: str, threads: int) -> 
             raise CannotStartError(str(error)) from error
         with contextlib.closing(store):
             asyncio.run(_run(door, listener))
+            door.wait()
 
 
 async def _run(door: Door, listener: socket.socket) -> None:
@@ -165,6 +175,7 @@ async def _run(door: Door, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     print(f"search stand-in listening on http://{host}:{port}", flush=True)
     await stopped.wait()
+    door.stop()
     await runner.cleanup()
 
 

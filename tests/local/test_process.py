@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
 
@@ -59,6 +60,25 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     second.call("PUT", f"/indexes('kept')?{VERSION}", definition("kept"))
     assert second.keys("kept", search="*") == [], "an index made anew is empty"
     assert second.stop() == 0
+
+
+def test_it_ends_soon_in_the_middle_of_ranking(tmp_path: Path) -> None:
+    stand_in = StandIn(folder=tmp_path).start()
+    stand_in.call("POST", f"/indexes?{VERSION}", definition("busy"))
+    rows = [{"chunk_id": f"{number}", "chunk": f"{number} words " * 200} for number in range(50)]
+    stand_in.call("POST", f"/indexes('busy')/docs/index?{VERSION}", {"value": rows})
+    with ThreadPoolExecutor(4) as pool:
+        asked = [
+            pool.submit(stand_in.search, "busy", search=f"words {number}", queryType="semantic")
+            for number in range(4)
+        ]
+        while stand_in.counts().get("busy", {}).get("search", 0) < 4:
+            time.sleep(0.05)
+        started = time.monotonic()
+        assert stand_in.stop() == 0
+        assert time.monotonic() - started < 4, "each of the four would take seconds"
+        for question in asked:
+            assert isinstance(question.exception(), OSError) or question.result().status == 503
 
 
 def test_it_listens_soon(tmp_path: Path) -> None:
