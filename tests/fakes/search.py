@@ -115,6 +115,7 @@ class FakeSearch:
     aliases: dict[str, str] = field(default_factory=dict)
     asked: list[Ask] = field(default_factory=list)
     described: list[str] = field(default_factory=list)
+    somebody_asked: asyncio.Event = field(default_factory=asyncio.Event)
     _released: asyncio.Event | None = None
 
     def index(self, name: str) -> FakeIndex:
@@ -149,6 +150,7 @@ class FakeSearch:
 
     async def ask(self, ask: Ask, deadline: float) -> Answer:
         self.asked.append(ask)
+        self.somebody_asked.set()
         if self._released is not None:
             await self._released.wait()
         await self._pass_time(deadline, QueryError(FailureCode.TIMED_OUT, _TOO_SLOW))
