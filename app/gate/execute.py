@@ -82,7 +82,7 @@ class Execution:
         return await self._finish(keeper, questions, ledger)
 
     async def _questions(self, run: Run) -> tuple[Question, ...]:
-        golden = read_golden_set(await self.records.texts(run))
+        golden = await asyncio.to_thread(read_golden_set, await self.records.texts(run))
         return asked(golden, run.golden_set.slices)
 
     async def _begin(self, keeper: "_Keeper", ledger: Ledger) -> Journal:

@@ -1,5 +1,6 @@
 """Start a run: check what was asked for, and keep it, so that it can be executed here or after a restart."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -66,7 +67,7 @@ async def start(
     InputError with every fault of the request and the set; NotFoundError for an unknown set; ConflictError
     for a key that was used for another request. Nothing is kept then.
     """
-    texts, golden = _golden(request, golden_sets)
+    texts, golden = await asyncio.to_thread(_golden, request, golden_sets)  # a large set takes seconds
     run = _new_run(request, golden, stamp, requested_by)
     if idempotency_key is not None:
         digest = request_digest(_REQUEST.dump_python(request, mode="json"))
