@@ -162,10 +162,10 @@ class WordLlamaEmbedder:
 class CrossEncoder:
     """ms-marco-MiniLM-L-12-v2, int8: reads query and passage together. Long passages are cut, queries not."""
 
-    def __init__(self, *, threads: int) -> None:
-        self._tokenizer = _tokenizer(RERANKER_TOKENIZER, strategy="only_second")
+    def __init__(self, *, threads: int, max_tokens: int = MAX_TOKENS) -> None:
+        self._tokenizer = _tokenizer(RERANKER_TOKENIZER, strategy="only_second", max_tokens=max_tokens)
         self._session = _session(RERANKER_WEIGHTS, threads)
-        self.digest = f"{RERANKER_WEIGHTS.sha256}:{MAX_TOKENS}"
+        self.digest = f"{RERANKER_WEIGHTS.sha256}:{max_tokens}"
 
     def logit(self, query: str, passage: str) -> float:
         encoding = self._tokenizer.encode(_first_words(query, limit=200), passage)
@@ -258,10 +258,10 @@ def _package_folder(package: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def _tokenizer(file: WeightFile, strategy: str = "longest_first") -> Any:
+def _tokenizer(file: WeightFile, *, strategy: str = "longest_first", max_tokens: int = MAX_TOKENS) -> Any:
     tokenizer = Tokenizer.from_file(str(file.locate()))
     tokenizer.no_padding()
-    tokenizer.enable_truncation(MAX_TOKENS, strategy=strategy)
+    tokenizer.enable_truncation(max_tokens, strategy=strategy)
     return tokenizer
 
 
