@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from infra.local.models import CrossEncoder
 from infra.local.semantic import DEPTH
 
-_WORDS = (
-    "the employee plan covers leave for care of a child and pays half the cost of glasses each year".split()
-)
+_TEXT = "the employee plan covers leave for care of a child and pays half the cost of glasses each year"
 _PASSAGE_WORDS = 150
 _QUERY = "how many days of leave do I get in the first year"
 _ROUNDS = 3
