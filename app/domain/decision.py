@@ -48,13 +48,11 @@ def result(observed: Observed, queries: Queries) -> QuestionResult:
     """One question with its outcome, and the forbidden documents that the candidate showed."""
     baseline = tally(observed, Side.BASELINE, queries.baseline)
     candidate = tally(observed, Side.CANDIDATE, queries.candidate)
-    found = outcome(observed, baseline, candidate)
-    judgeable = found not in (Outcome.UNLABELLED, Outcome.STALE)
     shown = (parent for each in observed.candidate for parent in forbidden_hits(observed, each))
     return QuestionResult(
         **{each.name: getattr(observed, each.name) for each in fields(Observed)},
-        outcome=found,
-        critical_lost=judgeable and critical_lost(observed, baseline, candidate),
+        outcome=outcome(observed, baseline, candidate),
+        critical_lost=critical_lost(observed, baseline, candidate),
         forbidden_hits=tuple(dict.fromkeys(shown)),
     )
 
@@ -111,8 +109,7 @@ class _Evidence:
         self.outcomes[each.outcome] += 1
         baseline = tally(each, Side.BASELINE, queries.baseline)
         candidate = tally(each, Side.CANDIDATE, queries.candidate)
-        if each.outcome not in (Outcome.UNLABELLED, Outcome.STALE):
-            self.ever_in_context |= baseline.inside + candidate.inside > 0
+        self.ever_in_context |= baseline.inside + candidate.inside > 0
         if each.outcome is Outcome.STALE and each.critical:
             self.critical_stale.append(each.id)
         if failed(each):

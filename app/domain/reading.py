@@ -152,7 +152,7 @@ def _read_questions(
     for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
         if not raw.strip():
             continue
-        value, messages = _json_object(raw.removesuffix("\r"))
+        value, messages = _json_object(raw)
         if value is not None:
             question, more = _read_question(value, context_size)
             questions.append(question)

@@ -569,3 +569,10 @@ def test_nothing_derived_is_read_so_that_deciding_again_gives_the_same() -> None
     first = decide(run, results(questions, run.query))
     done = decided(run, first, on=date(2027, 1, 1))
     assert decide(done, results(questions, done.query)) == first
+
+
+def test_a_critical_loss_that_was_seen_counts_even_where_the_label_looks_stale() -> None:
+    both = Missing(baseline=("d1",), candidate=("d1",))
+    decision = judged([kept("k"), asked("q", [2, 2], [6, 6], missing=both, critical=True)])
+    assert (decision.counts.stale, decision.counts.critical_lost) == (1, 1)
+    assert decision.verdict is Verdict.FAIL
