@@ -12,6 +12,8 @@ What it serves (both URL styles, `/indexes('kb-v1')/…` and `/indexes/kb-v1/…
   The question is the body's `search`, else `semanticQuery`, else the first vector query's `text`, else "".
 * `GET /indexes('x')`: the definition, with its etag; an alias's name gives its index. 404 for others.
 * `GET …/docs/$count`, `GET …/search.stats`: the index's `documents`.
+* The same with `search` "*" and no vector, a listing of stored documents ("listing"): `index.stored`, or one
+  chunk of each parent that an answer shows or the filter asks for (`tests.fakes.listing`).
 * `GET /aliases('x')`: the alias; 404 for others.
 * `POST /openai/deployments/<name>/embeddings`: `vector_of(text)`, a vector of `dimensions` (default 3).
 
@@ -23,7 +25,7 @@ only what `select` asks for, and have falling scores; `@search.rerankerScore` on
 
 Faults. `fault(index, Fault(…), question=None, nth=None, on="search")`: the nth request (1-based, or several
 as a tuple; None: every one) for that index and question (None: any question, counted one by one) is treated
-so. The first fault that fits, in the order of scripting, wins. `on`: "search", "definition", "count",
+so. The first fault that fits, in the order of scripting, wins. `on`: "search", "listing", "definition", "count",
 "alias", "embeddings" (there `index` is the deployment and the question its input). `clear_faults()` heals.
 
 Changes. Everything may be changed at any time, from other threads too: `service.index("kb-v1").documents =
@@ -46,6 +48,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
+
+from tests.fakes.listing import Stored, listed, stand_ins
 
 JSON = "application/json; odata.metadata=none; odata.streaming=true; charset=utf-8"
 
@@ -122,6 +126,7 @@ class ScriptedIndex:
     etag: str = "0x1"
     definition: dict[str, Any] | None = None
     otherwise: Rows = ("x",) * 10
+    stored: Sequence[Stored] | None = None  # what listings show
 
 
 def wizard_definition(name: str) -> dict[str, Any]:
@@ -363,6 +368,8 @@ class ScriptedSearch:
     def _received(self, method: str, path: str, headers: dict[str, str], data: bytes) -> Received:
         on, index = _operation(method, path)
         body = json.loads(data) if data else None
+        if on == "search" and body.get("search") == "*" and not body.get("vectorQueries"):
+            on = "listing"
         question = _question(on, body)
         self._seen[on, index, question] += 1
         received = Received(
@@ -435,8 +442,42 @@ class ScriptedSearch:
                 return _Reply(200, str(index.documents).encode(), content_type="text/plain")
             case "stats":
                 return _json({"documentCount": index.documents, "storageSize": 1, "vectorIndexSize": 1})
+            case "listing":
+                return self._listing(received, index)
             case _:
                 return self._found(received, index, fault)
+
+    def _listing(self, received: Received, index: ScriptedIndex) -> _Reply:
+        body = received.body
+        rows = listed(
+            self._stored(index, body.get("filter")),
+            filter=body.get("filter"),
+            order_by=body.get("orderby"),
+            skip=body.get("skip") or 0,
+            top=body.get("top") or 50,
+        )
+        select = body.get("select")
+        names = set(select.split(",")) if isinstance(select, str) else None
+        return _json(
+            {
+                "value": [
+                    {"@search.score": 1.0}
+                    | {name: value for name, value in row.items() if names is None or name in names}
+                    for row in rows
+                ]
+            }
+        )
+
+    def _stored(self, index: ScriptedIndex, filter_: str | None) -> Sequence[Stored]:
+        if index.stored is not None:
+            return index.stored
+        shown = [rows for (of, _), answers in self._answers.items() if of == index.name for rows in answers]
+        chunks = (
+            each.parent if isinstance(each, Chunk) else each
+            for rows in (*shown, index.otherwise)
+            for each in rows
+        )
+        return stand_ins(list(chunks), filter_)
 
     def _alias(self, name: str) -> _Reply:
         target = self.aliases.get(name)

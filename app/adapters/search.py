@@ -33,7 +33,7 @@ from app.adapters.scrubbing import scrubbed
 from app.domain.errors import BrokenError, FailureCode, Fault, InputError, QueryError
 from app.domain.parents import as_text, parent_of
 from app.domain.reasons import Code
-from app.gate.ports import Answer, Ask, Described, Row
+from app.gate.ports import Answer, Ask, Described, Listing, Page, Row, Statistics
 
 _USER_AGENT = "search-index-gate"
 _CONNECT_SECONDS = 10.0
@@ -169,6 +169,64 @@ class AzureSearch:
             return count
 
         return await self._once(attempt, index, deadline)
+
+    async def list_documents(self, index: str, listing: Listing, deadline: float) -> Page:
+        """See `SearchService.list_documents`."""
+
+        async def attempt() -> Page:
+            call = _Call(self, index)
+            results = await self._client(index).search(
+                "*",
+                select=list(listing.select),
+                filter=listing.filter,
+                order_by=[f"{listing.order_by} asc"] if listing.order_by else None,
+                skip=listing.skip or None,
+                top=listing.top,
+                **call.options,
+            )
+            found = await call.read(_first_page(results, listing.top))
+            cut_short = "@search.nextPageParameters" in call.content()
+            rows = tuple({name: row.get(name) for name in listing.select} for row in found)
+            return Page(rows=rows, complete=len(rows) < listing.top and not cut_short)
+
+        return await self._once(attempt, index, deadline)
+
+    async def statistics(self, index: str, deadline: float) -> Statistics | None:
+        """See `SearchService.statistics`."""
+
+        async def attempt() -> Statistics | None:
+            call = _Call(self, index)
+            try:
+                await call.read(self._definitions.get_index_statistics(index, **call.options))
+            except BrokenError:
+                if call.status == HTTPStatus.FORBIDDEN:
+                    return None
+                raise
+            content = call.content()
+            vectors = content.get("vectorIndexSize")
+            return Statistics(
+                documents=int(content.get("documentCount") or 0),
+                storage_bytes=int(content.get("storageSize") or 0),
+                vector_bytes=None if vectors is None else int(vectors),
+            )
+
+        return await self._once(attempt, index, deadline)
+
+    async def synonym_maps(self, deadline: float) -> Mapping[str, str] | None:
+        """See `SearchService.synonym_maps`."""
+
+        async def attempt() -> Mapping[str, str] | None:
+            call = _Call(self, "synonym maps")
+            try:
+                await call.read(self._definitions.get_synonym_maps(**call.options))
+            except (BrokenError, FailedAttemptError):
+                if call.status is not None and call.status in _NO_ALIAS:
+                    return None
+                raise
+            maps = call.content().get("value") or []
+            return {str(each.get("name")): str(each.get("@odata.etag") or "") for each in maps}
+
+        return await self._once(attempt, "synonym maps", deadline)
 
     # parts
 

@@ -1,8 +1,8 @@
 """What the use cases need from the world, in their own words. Adapters provide it, tests fake it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from app.domain.index import Definition, Fields
 from app.domain.query import Embedding, QuerySettings
@@ -61,6 +61,38 @@ class Described:
     etag: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Stored documents asked for without a ranking. `order_by` is a field, ascending; `top` is at most 1000,
+    `skip` at most 100,000 (limits of the service).
+    """
+
+    select: tuple[str, ...]
+    filter: str | None = None
+    order_by: str | None = None
+    skip: int = 0
+    top: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The documents of a listing, as JSON objects of the selected fields. `complete`: the listing ends
+    with them. Not so where the page is full, or the service cut its answer short.
+    """
+
+    rows: tuple[Mapping[str, Any], ...]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """What the service reports of an index, minutes late: documents, and sizes in bytes."""
+
+    documents: int
+    storage_bytes: int
+    vector_bytes: int | None
+
+
 class SearchService(Protocol):
     """An Azure AI Search service. Everything that it raises is a GateError.
 
@@ -74,6 +106,20 @@ class SearchService(Protocol):
 
     async def document_count(self, index: str, deadline: float) -> int:
         """Documents (chunks) that the index holds now."""
+        ...
+
+    async def list_documents(self, index: str, listing: Listing, deadline: float) -> Page:
+        """Stored documents, for audits and inventories. BrokenError; field-missing where a field may not be
+        selected, filtered or ordered by.
+        """
+        ...
+
+    async def statistics(self, index: str, deadline: float) -> Statistics | None:
+        """What the service reports of the index; None where the identity may not read it (403)."""
+        ...
+
+    async def synonym_maps(self, deadline: float) -> Mapping[str, str] | None:
+        """Each synonym map's name and etag; None where the identity may not read them, or there are none such."""
         ...
 
     async def ask(self, ask: Ask, deadline: float) -> Answer:

@@ -14,14 +14,15 @@ A question that nothing is scripted for gets `FakeIndex.otherwise`. Everything m
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from app.domain.errors import BrokenError, FailureCode, GateError, QueryError
 from app.domain.index import Definition
 from app.domain.reasons import Code
-from app.gate.ports import Answer, Ask, Described, Row
+from app.gate.ports import Answer, Ask, Described, Listing, Page, Row, Statistics
+from tests.fakes.listing import Stored, listed, stand_ins
 
 DEFINITION: Definition = {
     "fields": [
@@ -79,6 +80,15 @@ class FakeIndex:
     answers: dict[str, tuple[Parents, ...]] = field(default_factory=dict)
     faults: dict[str, _Fault] = field(default_factory=dict)
     answered: Counter[str] = field(default_factory=Counter)
+    stored: list[Stored] | None = None
+    statistics: Statistics | None = None
+
+    def documents_stored(self, filter_: str | None) -> list[Stored]:
+        """What a listing shows: `stored`, else a chunk of every parent that an answer shows or the filter asks for."""
+        if self.stored is not None:
+            return self.stored
+        shown = [parent for answers in self.answers.values() for parents in answers for parent in parents]
+        return stand_ins([*shown, *self.otherwise], filter_)
 
     def answer(self, question: str, *parents: Parents) -> None:
         """Script the answers to a question; several are given in turn, over and over."""
@@ -115,6 +125,8 @@ class FakeSearch:
     aliases: dict[str, str] = field(default_factory=dict)
     asked: list[Ask] = field(default_factory=list)
     described: list[str] = field(default_factory=list)
+    listed: list[tuple[str, Listing]] = field(default_factory=list)
+    synonyms: Mapping[str, str] | None = None
     somebody_asked: asyncio.Event = field(default_factory=asyncio.Event)
     _released: asyncio.Event | None = None
 
@@ -147,6 +159,24 @@ class FakeSearch:
     async def document_count(self, index: str, deadline: float) -> int:
         await self._pass_time(deadline, BrokenError(Code.TIMED_OUT, _TOO_SLOW))
         return self._found(index).documents
+
+    async def list_documents(self, index: str, listing: Listing, deadline: float) -> Page:
+        self.listed.append((index, listing))
+        await self._pass_time(deadline, BrokenError(Code.TIMED_OUT, _TOO_SLOW))
+        stored = self._found(index).documents_stored(listing.filter)
+        found = listed(
+            stored, filter=listing.filter, order_by=listing.order_by, skip=listing.skip, top=listing.top
+        )
+        rows = tuple({name: row.get(name) for name in listing.select} for row in found)
+        return Page(rows=rows, complete=len(rows) < listing.top)
+
+    async def statistics(self, index: str, deadline: float) -> Statistics | None:
+        await self._pass_time(deadline, BrokenError(Code.TIMED_OUT, _TOO_SLOW))
+        return self._found(index).statistics
+
+    async def synonym_maps(self, deadline: float) -> Mapping[str, str] | None:
+        await self._pass_time(deadline, BrokenError(Code.TIMED_OUT, _TOO_SLOW))
+        return self.synonyms
 
     async def ask(self, ask: Ask, deadline: float) -> Answer:
         self.asked.append(ask)
