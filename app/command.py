@@ -101,6 +101,8 @@ def _log(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
     for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # the client logs a traceback for every error answer without a body, which it then handles well
+    logging.getLogger("azure.search.documents._utils.model_base").setLevel(logging.ERROR)
 
 
 def _requests(options: RunOptions) -> list[StartRequest]:

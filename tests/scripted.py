@@ -368,7 +368,12 @@ class ScriptedSearch:
     def _received(self, method: str, path: str, headers: dict[str, str], data: bytes) -> Received:
         on, index = _operation(method, path)
         body = json.loads(data) if data else None
-        if on == "search" and body.get("search") == "*" and not body.get("vectorQueries"):
+        if (
+            on == "search"
+            and body is not None
+            and body.get("search") == "*"
+            and not body.get("vectorQueries")
+        ):
             on = "listing"
         question = _question(on, body)
         self._seen[on, index, question] += 1
@@ -426,10 +431,15 @@ class ScriptedSearch:
         return _Reply(status, body, {**reply.headers, **fault.headers}, content_type)
 
     def _right(self, received: Received, fault: Fault) -> _Reply:
-        if received.on == "alias":
-            return self._alias(received.index)
-        if received.on == "embeddings":
-            return self._embedding(received)
+        match received.on:
+            case "alias":
+                return self._alias(received.index)
+            case "embeddings":
+                return self._embedding(received)
+            case _:
+                return self._of_index(received, fault)
+
+    def _of_index(self, received: Received, fault: Fault) -> _Reply:
         index = self.indexes.get(self.aliases.get(received.index, received.index))
         if index is None or received.on == "other":
             return _missing(f"The index '{received.index}' for service 's' was not found.")

@@ -87,7 +87,7 @@ class Execution:
 
     async def _begin(self, keeper: "_Keeper", ledger: Ledger) -> Journal:
         """Take the run over from whoever had it, with what was observed before."""
-        journal, entries = await self.records.journal(keeper.run.id)
+        journal, entries = await self.records.journal(keeper.run.id, keeper.claim)
         for entry in entries:
             ledger.add(entry)
         await keeper.begin(self.now())

@@ -159,10 +159,11 @@ class RunRecords:
             return first.run
         return run_id
 
-    async def journal(self, run_id: str) -> tuple["Journal", list[Entry]]:
+    async def journal(self, run_id: str, claim: str) -> tuple["Journal", list[Entry]]:
         """The run's journal, taken over from whoever wrote it before, and what it holds.
 
-        A line of ours is appended first: a former writer, if it still lives, is refused at its next append.
+        A line of ours, unlike anybody else's by its `claim`, is appended first: a former writer, if it still
+        lives, is refused at its next append.
         """
         name = _journal(run_id)
         while True:
@@ -171,7 +172,7 @@ class RunRecords:
             except NotFoundError:
                 data = b""
             try:
-                position = await self._store.append(name, b"\n", len(data))
+                position = await self._store.append(name, f"\n#{claim}\n".encode(), len(data))
             except ConflictError:
                 continue  # the former writer appended in between; read again
             return Journal(self._store, name, position), list(_entries(data))
@@ -211,7 +212,7 @@ def unpacked(line: bytes) -> Entry:
 
 def _entries(data: bytes) -> Iterator[Entry]:
     for line in data.split(b"\n"):
-        if line:
+        if line and not line.startswith(b"#"):
             try:
                 yield unpacked(line)
             except ValueError:

@@ -3,8 +3,9 @@
 import subprocess
 import sys
 
+import pytest
 from azure.core.credentials import AzureKeyCredential
-from azure.identity.aio import DefaultAzureCredential
+from azure.core.exceptions import ClientAuthenticationError
 
 from app.adapters.credentials import azure_credential
 
@@ -15,10 +16,13 @@ async def test_with_a_key_it_is_the_key() -> None:
         assert credential.key == "secret"
 
 
-async def test_without_a_key_it_is_the_identity() -> None:
+async def test_without_a_key_it_is_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")  # asks nobody
     for key in (None, ""):
         async with azure_credential(key, client_id="11111111-2222-3333-4444-555555555555") as credential:
-            assert isinstance(credential, DefaultAzureCredential)
+            assert not isinstance(credential, AzureKeyCredential)
+            with pytest.raises(ClientAuthenticationError, match="DefaultAzureCredential"):
+                await credential.get_token("https://search.azure.com/.default")
 
 
 def test_the_slow_import_is_left_until_it_is_needed() -> None:
