@@ -52,6 +52,9 @@ def serve(host: str, port: int, folder: Path, api_key: str, threads: int) -> Non
 @click.option("--chunker", required=True, type=click.Choice(["fixed", "headings"]))
 @click.option("--size", default=256, show_default=True, help="Most tokens of a chunk.")
 @click.option("--overlap", default=0, show_default=True, help="Tokens shared by neighbours (fixed only).")
+@click.option(
+    "--least", default=0, show_default=True, help="Join sections shorter than this (headings only)."
+)
 @click.option("--model", required=True, help="Embedding deployment: wordllama-256, bge-small-en-v1.5 …")
 @click.option("--analyzer", default="en.lucene", show_default=True)
 @click.option("--endpoint", default="http://127.0.0.1:8300", show_default=True)
@@ -63,6 +66,7 @@ def build(
     chunker: str,
     size: int,
     overlap: int,
+    least: int,
     model: str,
     analyzer: str,
     endpoint: str,
@@ -73,7 +77,12 @@ def build(
 
     try:
         recipe = builder.Recipe(
-            chunker=builder.Chunker(chunker), size=size, overlap=overlap, model=model, analyzer=analyzer
+            chunker=builder.Chunker(chunker),
+            size=size,
+            overlap=overlap,
+            least=least,
+            model=model,
+            analyzer=analyzer,
         )
         target = builder.Target(endpoint=endpoint, api_key=api_key)
         builder.build(target, index, builder.read_documents(documents), recipe, partial(click.echo, err=True))

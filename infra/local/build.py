@@ -62,19 +62,36 @@ class Chunker(StrEnum):
     HEADINGS = "headings"
 
 
+class PathPlace(StrEnum):
+    """Where the path of headings goes. Embedded it is in either case."""
+
+    CHUNK = "chunk"
+    """Above the chunk's text; the title field holds the document's title."""
+    TITLE = "title"
+    """Into the title field, in place of the document's title, which it begins with."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How documents become an index. Sizes in word pieces of the BERT vocabulary; no overlap by headings."""
+    """How documents become an index. Sizes in word pieces of the BERT vocabulary.
+
+    `overlap` is of fixed chunks; `least` and `path` are of those by headings.
+    """
 
     chunker: Chunker
     size: int
     overlap: int = 0
+    least: int = 0
+    path: PathPlace = PathPlace.TITLE
     model: str
     analyzer: str
 
     def __str__(self) -> str:
-        overlap = f" overlapping by {self.overlap}" if self.chunker is Chunker.FIXED else ""
-        return f"{self.chunker} {self.size} tokens{overlap}, {self.model}, {self.analyzer}"
+        if self.chunker is Chunker.FIXED:
+            more = f"overlapping by {self.overlap}"
+        else:
+            more = f"at least {self.least}, path in the {self.path}"
+        return f"{self.chunker} {self.size} tokens, {more}; {self.model}; {self.analyzer}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +112,8 @@ def build(target: Target, name: str, documents: Sequence[Document], recipe: Reci
     An index of that name that was built of anything else is replaced.
     """
     with _explained(name):
-        rows = [_row(chunk) for chunk in chunked(documents, recipe)]
+        chunks = chunked(documents, recipe)
+        rows = [_row(chunk, recipe) for chunk in chunks]
         _check(rows, documents)
         digest = _digest(recipe, rows)
         credential = AzureKeyCredential(target.api_key)
@@ -107,7 +125,9 @@ def build(target: Target, name: str, documents: Sequence[Document], recipe: Reci
                 report(f"{name}: {len(rows)} chunks, unchanged ({recipe})")
                 return len(rows)
             report(f"{name}: {len(rows)} chunks of {len(documents)} documents ({recipe})")
-            vectors = _embedded(target, recipe.model, [str(row["chunk"]) for row in rows], report)
+            vectors = _embedded(
+                target, recipe.model, [_embedded_text(chunk, recipe) for chunk in chunks], report
+            )
             index = _definition(name, recipe, len(vectors[0]), f"Built from {digest}")
             with contextlib.suppress(ResourceNotFoundError):
                 indexes.delete_index(name)
@@ -127,7 +147,7 @@ def chunked(documents: Iterable[Document], recipe: Recipe) -> list[Chunk]:
         if recipe.chunker is Chunker.FIXED:
             chunks += by_size(document, tokens, size=recipe.size, overlap=recipe.overlap)
         else:
-            chunks += by_headings(document, tokens, size=recipe.size)
+            chunks += by_headings(document, tokens, size=recipe.size, least=recipe.least)
     return chunks
 
 
@@ -192,16 +212,25 @@ def _document(given: dict[str, Any]) -> Document:
     )
 
 
-def _row(chunk: Chunk) -> dict[str, str | None]:
+def _row(chunk: Chunk, recipe: Recipe) -> dict[str, str | None]:
     document = chunk.document
+    in_title = recipe.path is PathPlace.TITLE
     return {
         "chunk_id": f"{_key(document.id)}-{chunk.ordinal}",
         "parent_id": document.id,
-        "title": document.title,
-        "chunk": chunk.text,
+        "title": chunk.path if in_title else document.title,
+        "chunk": chunk.text if in_title or recipe.chunker is Chunker.FIXED else _under_path(chunk),
         "region": document.region,
         "status": document.status,
     }
+
+
+def _embedded_text(chunk: Chunk, recipe: Recipe) -> str:
+    return chunk.text if recipe.chunker is Chunker.FIXED else _under_path(chunk)
+
+
+def _under_path(chunk: Chunk) -> str:
+    return f"{chunk.path}\n\n{chunk.text}"
 
 
 def _key(document_id: str) -> str:

@@ -1,14 +1,15 @@
 """Two ways to cut a document into chunks: every so many tokens, or along its Markdown headings.
 
-A chunk's body is a slice of the document, `document.text[start:end]`. Its text is what goes into the index:
-the body alone (`by_size`), or the body under what a reader of that passage would have seen above it, the path
-of headings and the header of a table that was begun in an earlier chunk (`by_headings`).
+A chunk's body is a slice of the document, `document.text[start:end]`. What a reader of that passage would have
+seen above it is carried along: the path of headings, and in the text the header of a table that was begun in an
+earlier chunk.
 """
 
+import itertools
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 Span = tuple[int, int]
 """Start and end in characters, end exclusive."""
@@ -36,10 +37,13 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """`ordinal` counts a document's chunks from 0."""
+    """`ordinal` counts a document's chunks from 0. `path`: title and headings above, "Title > Section"; of
+    chunks by size the title alone. `text`: the body, after a table's header if need be.
+    """
 
     document: Document
     ordinal: int
+    path: str
     text: str
     start: int
     end: int
@@ -57,41 +61,42 @@ def by_size(document: Document, tokens: Tokens, *, size: int, overlap: int) -> l
     starts = range(0, max(len(spans) - overlap, min(len(spans), 1)), size - overlap)
     windows = [spans[start : start + size] for start in starts]
     return [
-        _chunk(document, ordinal, (window[0][0], window[-1][1])) for ordinal, window in enumerate(windows)
+        _chunk(document, ordinal, document.title, (window[0][0], window[-1][1]))
+        for ordinal, window in enumerate(windows)
     ]
 
 
-def by_headings(document: Document, tokens: Tokens, *, size: int) -> list[Chunk]:
+def by_headings(document: Document, tokens: Tokens, *, size: int, least: int = 0) -> list[Chunk]:
     """Sections, each under its path of headings, packed from whole paragraphs and tables up to `size` tokens.
 
     A paragraph that is too long is cut after sentences, a sentence that is too long between tokens. A table
-    that is too long is cut between rows and its header repeated. The size counts everything in the chunk's
-    text; one row too long for it makes a longer chunk, and so does a path that takes more than half of it.
-    Headings are not in the body: the path has them. ValueError unless size is positive.
+    that is too long is cut between rows and its header repeated. The size counts everything, the path
+    included; one row too long for it makes a longer chunk, and so does a path that takes more than half of it.
+    Neighbours are joined where they fit and one of them has fewer than `least` tokens. What they have in common
+    is then the path and their own headings stand in the body. Otherwise headings are not in the body.
+    ValueError unless size is positive.
     """
     if size < 1:
         raise ValueError(f"the size must be positive; it is {size}")
     measure = _Measure(document.text, tokens)
-    chunks: list[Chunk] = []
-    for section in _sections(document):
-        path = _BETWEEN_HEADINGS.join(section.path)
-        room = max(size - len(tokens(path)), size // 2, 1)
-        for pieces in _packed(_pieces(document.text, section.body, measure, room), measure, room):
-            above = [path]
-            if pieces[0].header is not None:
-                above.append(document.text[slice(*pieces[0].header)])
-            body = (pieces[0].span[0], pieces[-1].span[1])
-            chunks.append(_chunk(document, len(chunks), body, above))
+    passages = _joined(_passages(document, measure, size), measure, size=size, least=least)
+    chunks = [
+        _chunk(document, ordinal, _BETWEEN_HEADINGS.join(passage.path), passage.body, passage.header)
+        for ordinal, passage in enumerate(passages)
+    ]
     if not chunks and document.text.strip():  # nothing but headings
-        chunks.append(_chunk(document, 0, _stripped(document.text, (0, len(document.text)))))
+        chunks.append(_chunk(document, 0, document.title, _stripped(document.text, (0, len(document.text)))))
     return chunks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Section:
-    """What stands under one heading, up to the next."""
+    """What stands under one heading, up to the next. `heading`: where its line begins; 0 for the text above
+    the first.
+    """
 
     path: tuple[str, ...]
+    heading: int
     body: Span
 
 
@@ -103,16 +108,33 @@ class _Piece:
     header: Span | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Passage:
+    """A chunk to be. `heading`: where the heading of its body begins; None where an earlier passage has it.
+
+    `header`: that of the table which the body continues.
+    """
+
+    path: tuple[str, ...]
+    heading: int | None
+    header: Span | None
+    body: Span
+
+
 class _Measure:
     """Counts the tokens of any slice of one text."""
 
     def __init__(self, text: str, tokens: Tokens) -> None:
+        self._tokens = tokens
         self.spans = tokens(text)
         self._starts = [start for start, _ in self.spans]
 
     def __call__(self, span: Span) -> int:
         first, last = self._range(span)
         return last - first
+
+    def path(self, path: tuple[str, ...]) -> int:
+        return len(self._tokens(_BETWEEN_HEADINGS.join(path)))
 
     def windows(self, span: Span, size: int) -> Iterator[Span]:
         """The span in runs of at most `size` tokens."""
@@ -124,32 +146,70 @@ class _Measure:
         return bisect_left(self._starts, span[0]), bisect_left(self._starts, span[1])
 
 
-def _chunk(document: Document, ordinal: int, body: Span, above: Sequence[str] = ()) -> Chunk:
-    text = document.text[slice(*body)]
-    if above:
-        path, *header = above
-        text = "\n\n".join([path, "\n".join([*header, text])])
-    return Chunk(document=document, ordinal=ordinal, text=text, start=body[0], end=body[1])
+def _chunk(document: Document, ordinal: int, path: str, body: Span, header: Span | None = None) -> Chunk:
+    above = "" if header is None else document.text[slice(*header)] + "\n"
+    text = above + document.text[slice(*body)]
+    return Chunk(document=document, ordinal=ordinal, path=path, text=text, start=body[0], end=body[1])
+
+
+def _passages(document: Document, measure: _Measure, size: int) -> Iterator[_Passage]:
+    for section in _sections(document):
+        room = max(size - measure.path(section.path), size // 2, 1)
+        heading: int | None = section.heading
+        for pieces in _packed(_pieces(document.text, section.body, measure, room), measure, room):
+            body = (pieces[0].span[0], pieces[-1].span[1])
+            yield _Passage(path=section.path, heading=heading, header=pieces[0].header, body=body)
+            heading = None
+
+
+def _joined(passages: Iterable[_Passage], measure: _Measure, *, size: int, least: int) -> list[_Passage]:
+    joined: list[_Passage] = []
+    for passage in passages:
+        if joined:
+            both = _both(joined[-1], passage)
+            shorter = min(_weight(joined[-1], measure), _weight(passage, measure))
+            if shorter < least and _weight(both, measure) <= size:
+                joined[-1] = both
+                continue
+        joined.append(passage)
+    return joined
+
+
+def _both(first: _Passage, second: _Passage) -> _Passage:
+    """One passage of two neighbours. One that goes on from an earlier passage keeps its path."""
+    if first.heading is None or first.path == second.path:
+        return replace(first, body=(first.body[0], second.body[1]))
+    pairs = zip(first.path, second.path, strict=False)
+    common = tuple(name for name, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    start = first.body[0] if common == first.path else first.heading
+    return _Passage(path=common, heading=first.heading, header=None, body=(start, second.body[1]))
+
+
+def _weight(passage: _Passage, measure: _Measure) -> int:
+    """The tokens of all that is in it."""
+    header = 0 if passage.header is None else measure(passage.header)
+    return measure.path(passage.path) + header + measure(passage.body)
 
 
 def _sections(document: Document) -> Iterator[_Section]:
     """Every stretch of text under a heading, empty ones left out. The path begins with the title."""
-    headings: list[tuple[int, str]] = []
-    start = 0
+    above: list[tuple[int, str]] = []
+    heading, start = 0, 0
     for span, level, words in _headings(document.text):
-        yield from _section(document, headings, (start, span[0]))
-        headings = [(each, name) for each, name in headings if each < level]
-        headings.append((level, words))
-        start = span[1]
-    yield from _section(document, headings, (start, len(document.text)))
+        yield from _section(document, above, heading, (start, span[0]))
+        above = [*((each, name) for each, name in above if each < level), (level, words)]
+        heading, start = span
+    yield from _section(document, above, heading, (start, len(document.text)))
 
 
-def _section(document: Document, headings: Sequence[tuple[int, str]], span: Span) -> Iterator[_Section]:
+def _section(
+    document: Document, above: Sequence[tuple[int, str]], heading: int, span: Span
+) -> Iterator[_Section]:
     body = _stripped(document.text, span)
     if body[0] < body[1]:
-        names = [name for _, name in headings]
+        names = [name for _, name in above]
         path = names if names[:1] == [document.title] else [document.title, *names]
-        yield _Section(path=tuple(path), body=body)
+        yield _Section(path=tuple(path), heading=heading, body=body)
 
 
 def _headings(text: str) -> Iterator[tuple[Span, int, str]]:
