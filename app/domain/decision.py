@@ -103,12 +103,14 @@ class _Evidence:
     stabilised: list[str] = field(default_factory=list)
     lost_by_slice: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     gained_by_slice: Counter[str] = field(default_factory=Counter)
+    asked: bool = False
     ever_in_context: bool = False
 
     def add(self, each: QuestionResult, queries: Queries) -> None:
         self.outcomes[each.outcome] += 1
         baseline = tally(each, Side.BASELINE, queries.baseline)
         candidate = tally(each, Side.CANDIDATE, queries.candidate)
+        self.asked |= baseline.total + candidate.total > 0
         self.ever_in_context |= baseline.inside + candidate.inside > 0
         if each.outcome is Outcome.STALE and each.critical:
             self.critical_stale.append(each.id)
@@ -203,7 +205,7 @@ def _from_checks(checks: Iterable[Check]) -> Iterator[Reason]:
 
 
 def _from_questions(run: Run, evidence: _Evidence) -> Iterator[Reason]:
-    counts, policy = evidence.counts(), run.policy
+    counts = evidence.counts()
     if evidence.forbidden:
         documents = (parent for parents in evidence.forbidden.values() for parent in parents)
         yield Reason(
@@ -222,6 +224,20 @@ def _from_questions(run: Run, evidence: _Evidence) -> Iterator[Reason]:
         )
     if not counts.evaluated or not evidence.ever_in_context:
         yield Reason(code=Code.NOTHING_EVALUATED, measured=counts.evaluated)
+    if evidence.asked:  # else the reason that kept every question from being asked says it all
+        yield from _unmeasured(run, evidence, counts)
+    if evidence.critical_stale:
+        yield Reason(
+            code=Code.CRITICAL_STALE,
+            measured=len(evidence.critical_stale),
+            limit=0,
+            questions=tuple(evidence.critical_stale),
+        )
+    yield from _regressions(run, evidence, counts)
+
+
+def _unmeasured(run: Run, evidence: _Evidence, counts: Counts) -> Iterator[Reason]:
+    policy = run.policy
     if counts.labelled and counts.evaluated / counts.labelled < policy.min_evaluated_share:
         yield Reason(
             code=Code.TOO_FEW_EVALUATED,
@@ -245,14 +261,6 @@ def _from_questions(run: Run, evidence: _Evidence) -> Iterator[Reason]:
             setting="max_noisy_share",
             questions=tuple(evidence.noisy),
         )
-    if evidence.critical_stale:
-        yield Reason(
-            code=Code.CRITICAL_STALE,
-            measured=len(evidence.critical_stale),
-            limit=0,
-            questions=tuple(evidence.critical_stale),
-        )
-    yield from _regressions(run, evidence, counts)
 
 
 def _regressions(run: Run, evidence: _Evidence, counts: Counts) -> Iterator[Reason]:

@@ -84,7 +84,7 @@ def sentence(reason: Reason, run: Run) -> str:
     details = " ".join(
         check.message for check in run.checks if check.level is Level.BLOCKING and check.code == reason.code
     )
-    text = _MEANINGS[reason.code]
+    text = _nothing(run) if reason.code is Code.NOTHING_EVALUATED else _MEANINGS[reason.code]
     if reason.setting and reason.limit is not None:
         text += f" Measured {_number(reason.measured)}, limit {_number(reason.limit)} ({reason.setting})."
     if details:
@@ -94,6 +94,16 @@ def sentence(reason: Reason, run: Run) -> str:
     if reason.documents:
         text += f" Documents: {listed(reason.documents)}."
     return text
+
+
+def _nothing(run: Run) -> str:
+    """Why nothing was evaluated, as far as the run itself knows."""
+    others = any(reason.code is not Code.NOTHING_EVALUATED for reason in run.reasons)
+    if run.requests.comparison == 0 and others:
+        return "No question was asked, so nothing was measured."
+    if 0 < run.counts.labelled == run.counts.errors:
+        return "Every labelled question failed, so nothing was measured: their errors say why."
+    return _MEANINGS[Code.NOTHING_EVALUATED]
 
 
 def listed(names: Sequence[str]) -> str:
