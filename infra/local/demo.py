@@ -36,7 +36,7 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     # sections under their headings, tables with their header, a retrieval model, and the analyzer kept
     "handbook-v3-careful": Recipe(
-        chunker=Chunker.HEADINGS, size=384, least=192, model="bge-small-en-v1.5", analyzer="en.lucene"
+        chunker=Chunker.HEADINGS, size=256, least=64, model="bge-small-en-v1.5", analyzer="en.lucene"
     ),
 }
 
