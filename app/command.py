@@ -8,11 +8,12 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import TypeAdapter
 from rich.console import Console
@@ -37,10 +38,14 @@ from app.report.junit import junit
 from app.report.markdown import markdown
 from app.report.run_json import json_chunks
 from app.report.terminal import last_line, terminal
-from app.settings import Settings, serving_faults
+from app.settings import Settings, service_address, serving_faults
+
+if TYPE_CHECKING:
+    import uvicorn
 
 STATUS = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.ERROR: 2}
 _LINE_EVERY_SECONDS = 5.0  # progress where standard error is no terminal
+_BEGIN_SECONDS = 5.0  # how long the start of a run may still take after a signal
 _CANCEL_SECONDS = 30.0  # how long a cancelled run of the service may take to end
 
 
@@ -90,7 +95,7 @@ class Runner(Protocol):
 def run_command(options: RunOptions, settings: Settings) -> int:
     """Run every golden set; the exit status of the worst."""
     _log(settings)
-    url = options.service or settings.service_url
+    url = service_address(options.service, "--service") if options.service else settings.service_url
     requests = [] if options.resume else _requests(options)
     if options.out is not None:
         prepared(options.out)
@@ -99,8 +104,9 @@ def run_command(options: RunOptions, settings: Settings) -> int:
 
 def _log(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
-    for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
+    for name in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("azure").setLevel(logging.ERROR)  # its warnings are tracebacks of refusals that we tell
     # the client logs a traceback for every error answer without a body, which it then handles well
     logging.getLogger("azure.search.documents._utils.model_base").setLevel(logging.ERROR)
 
@@ -117,9 +123,19 @@ def _requests(options: RunOptions) -> list[StartRequest]:
             requests.append(_request(options, named))
         except InputError as error:
             faults.extend(error.faults)
+    names = Counter(_name(request) for request in requests)
+    faults.extend(
+        Fault(where="--golden", message=f"{number} sets are named {name!r}: their documents have one folder")
+        for name, number in names.items()
+        if number > 1
+    )
     if faults:
         raise InputError(faults)
     return requests
+
+
+def _name(request: StartRequest) -> str:
+    return request.golden.name if request.golden else request.golden_set or ""
 
 
 def _request(options: RunOptions, named: str) -> StartRequest:
@@ -174,7 +190,8 @@ async def _run_all(
                 ended.append(await _one(options, runner, options.resume, cancelled, options.out))
             for place, request in enumerate(requests):
                 key = options.idempotency_key or uuid.uuid4().hex
-                run_id = await runner.begin(request, key if len(requests) == 1 else f"{key}-{place}")
+                own = key if len(requests) == 1 else f"{key}-{place}"
+                run_id = await _begun(options, runner.begin(request, own), own, cancelled)
                 ended.append(
                     await _one(options, runner, run_id, cancelled, _folder(options, request, len(requests)))
                 )
@@ -185,6 +202,29 @@ async def _run_all(
     return _status(worst_last[-1])
 
 
+async def _begun(
+    options: RunOptions, beginning: Coroutine[Any, Any, str], key: str, cancelled: asyncio.Event
+) -> str:
+    """The id of the run, begun. GateError if it is not within the time-out, or soon after a signal."""
+    again = (
+        f"the same command with --idempotency-key {shlex.quote(key)} starts it once, however often it is sent"
+    )
+    task, cancelling = asyncio.create_task(beginning), asyncio.create_task(cancelled.wait())
+    try:
+        await asyncio.wait({task, cancelling}, timeout=options.timeout, return_when=asyncio.FIRST_COMPLETED)
+        if cancelled.is_set():  # what is on its way may still arrive: a run that is begun can be cancelled
+            await asyncio.wait({task}, timeout=_BEGIN_SECONDS)
+        if task.done():
+            return task.result()
+        if cancelled.is_set():
+            raise GateError(f"stopped before a run was known to be started; {again}")
+        raise GateError(f"no run was started within {options.timeout:g} seconds; {again}")
+    finally:
+        task.cancel()
+        cancelling.cancel()
+        await asyncio.gather(task, cancelling, return_exceptions=True)
+
+
 def _status(run: Run) -> int:
     return STATUS[run.verdict] if run.verdict is not None else STATUS[Verdict.ERROR]
 
@@ -192,7 +232,7 @@ def _status(run: Run) -> int:
 def _folder(options: RunOptions, request: StartRequest, sets: int) -> Path | None:
     if options.out is None or sets == 1:
         return options.out
-    return options.out / (request.golden.name if request.golden else request.golden_set or "")
+    return options.out / _name(request)
 
 
 async def _one(
@@ -225,8 +265,14 @@ def _signals(cancelled: asyncio.Event) -> Iterator[None]:
         cancelled.set()
         loop.remove_signal_handler(signal.SIGINT)
 
+    with _handling(loop, cancel):
+        yield
+
+
+@contextmanager
+def _handling(loop: asyncio.AbstractEventLoop, handler: Callable[[], None]) -> Iterator[None]:
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, cancel)
+        loop.add_signal_handler(number, handler)
     try:
         yield
     finally:
@@ -324,13 +370,22 @@ class There:
         try:
             await asyncio.wait({waiting, cancelling}, return_when=asyncio.FIRST_COMPLETED)
             if cancelling.done() and not waiting.done():
-                await self.service.cancel(run_id)
-                async with asyncio.timeout(_CANCEL_SECONDS):
-                    return await waiting
+                return await self._cancelled(run_id, waiting)
             return await waiting
         finally:
             for task in (waiting, cancelling):
                 task.cancel()
+
+    async def _cancelled(self, run_id: str, waiting: asyncio.Task[Run]) -> Run:
+        try:
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                await self.service.cancel(run_id)
+                return await waiting
+        except TimeoutError:
+            raise GateError(
+                f"the service did not end the run within {_CANCEL_SECONDS:g} seconds; to see what became of it: "
+                f"{self.again(run_id)}"
+            ) from None
 
     async def _until_done(self, run_id: str, on_progress: OnProgress) -> Run:
         while True:
@@ -369,26 +424,53 @@ def check_command(path: Path) -> int:
 
 
 def serve_command(settings: Settings) -> int:
-    """Serve until SIGTERM; InputError if the settings or the port do not allow it."""
-    import uvicorn  # noqa: PLC0415 — only this command serves
-
+    """Serve until SIGTERM or SIGINT; InputError if the settings or the port do not allow it, StorageError if
+    the place where runs are kept does not.
+    """
     _log(settings)
     faults = serving_faults(settings, os.environ)
     if faults:
         raise InputError(faults)
-    listening = _listening(settings.host, settings.port)
-    config = uvicorn.Config(
-        create_app(settings),
-        log_config=None,
-        timeout_graceful_shutdown=10,
-        server_header=False,
-        proxy_headers=False,
+    with _listening(settings.host, settings.port) as listening:
+        asyncio.run(_serve(settings, listening))
+    return 0
+
+
+async def _serve(settings: Settings, listening: socket.socket) -> None:
+    """The application is opened and closed here, so that what keeps it from opening is told as any error is."""
+    import uvicorn  # noqa: PLC0415 — only this command serves
+
+    api = create_app(settings)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            api,
+            lifespan="off",
+            log_config=None,
+            timeout_graceful_shutdown=10,
+            server_header=False,
+            proxy_headers=False,
+        )
     )
     host, port = listening.getsockname()[:2]
-    sys.stderr.write(f"gate serves http://{host}:{port}\n")
-    server = uvicorn.Server(config)
-    server.run(sockets=[listening])
-    return 0 if server.started else STATUS[Verdict.ERROR]
+    with suppress(asyncio.CancelledError), _stopping(server):
+        async with api.router.lifespan_context(api):
+            sys.stderr.write(f"gate serves http://{host}:{port}\n")
+            await server.serve(sockets=[listening])
+
+
+@contextmanager
+def _stopping(server: "uvicorn.Server") -> Iterator[None]:
+    """SIGINT and SIGTERM end the serving, or the opening before it."""
+    loop, opening = asyncio.get_running_loop(), asyncio.current_task()
+
+    def stop() -> None:
+        if server.started:
+            server.should_exit = True
+        elif opening is not None:
+            opening.cancel()
+
+    with _handling(loop, stop):
+        yield
 
 
 def _listening(host: str, port: int) -> socket.socket:

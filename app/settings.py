@@ -1,6 +1,7 @@
 """The environment, read once: names and meanings are the contract's "Settings". Nothing else reads it."""
 
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
@@ -13,12 +14,15 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from app.domain.errors import Fault, InputError
 
 PREFIX = "GATE_"
+_HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
 
 
 def _address(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an http or https address")
+    if parts.port == 0:  # raises ValueError itself for what is no port number
+        raise ValueError("must name a port that can be connected to")
     if parts.username or parts.password:
         raise ValueError("must not carry a user name or password")
     return value.rstrip("/")
@@ -35,7 +39,14 @@ def _runs_url(value: str) -> str:
     return _address(value)
 
 
+def _sendable(value: SecretStr) -> SecretStr:
+    if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
+        raise ValueError("must be ASCII characters without spaces or line ends: was it copied whole?")
+    return value
+
+
 Address = Annotated[str, AfterValidator(_address)]
+Secret = Annotated[SecretStr, AfterValidator(_sendable)]
 
 
 class Auth(StrEnum):
@@ -49,15 +60,15 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
 
     search_endpoint: Address | None = None
-    search_api_key: SecretStr | None = None
+    search_api_key: Secret | None = None
     search_audience: Address | None = None
-    embedding_api_key: SecretStr | None = None
+    embedding_api_key: Secret | None = None
     runs_url: Annotated[str, AfterValidator(_runs_url)] | None = None
-    runs_key: SecretStr | None = None
+    runs_key: Secret | None = None
     auth: Auth = Auth.NONE
     service_url: Address | None = None
     service_scope: str | None = None
-    service_token: SecretStr | None = None
+    service_token: Secret | None = None
     golden_dir: str = "golden"
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
@@ -88,6 +99,14 @@ def read_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         raise InputError([_fault(details["loc"], details["msg"]) for details in error.errors()]) from None
+
+
+def service_address(value: str, where: str) -> str:
+    """The address of the gate's service; InputError, which names `where` it stood, if it is none."""
+    try:
+        return _address(value)
+    except ValueError as error:
+        raise InputError([Fault(where=where, message=str(error))]) from None
 
 
 def _fault(path: tuple[int | str, ...], message: str) -> Fault:

@@ -1,6 +1,7 @@
 """The gate's own service, as the command line reaches it: start, wait, cancel, fetch."""
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ _PATIENCE = 40  # attempts in a row without an answer, several minutes, before t
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 SignIn = Callable[[], Awaitable[str | None]]
+
+log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -96,6 +99,8 @@ class GateService:
                 if response.status_code not in _TRANSIENT:
                     return _accepted(response)
                 why = _refusal(response)
+            if attempt == 0:
+                log.warning("%s does not answer, and is asked again: %s", self._client.base_url, why)
             await self._sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)] * random.uniform(0.5, 1.0))  # noqa: S311
         raise GateError(f"The gate's service at {self._client.base_url} does not answer: {why}")
 
