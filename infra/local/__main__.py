@@ -55,6 +55,13 @@ def serve(host: str, port: int, folder: Path, api_key: str, threads: int) -> Non
 @click.option(
     "--least", default=0, show_default=True, help="Join sections shorter than this (headings only)."
 )
+@click.option(
+    "--path",
+    default="title",
+    show_default=True,
+    type=click.Choice(["title", "chunk"]),
+    help="The field that gets the path of headings (headings only).",
+)
 @click.option("--model", required=True, help="Embedding deployment: wordllama-256, bge-small-en-v1.5 …")
 @click.option("--analyzer", default="en.lucene", show_default=True)
 @click.option("--endpoint", default="http://127.0.0.1:8300", show_default=True)
@@ -67,6 +74,7 @@ def build(
     size: int,
     overlap: int,
     least: int,
+    path: str,
     model: str,
     analyzer: str,
     endpoint: str,
@@ -81,6 +89,7 @@ def build(
             size=size,
             overlap=overlap,
             least=least,
+            path=builder.PathPlace(path),
             model=model,
             analyzer=analyzer,
         )
