@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 
-from app.domain.check import Check, Level
+from app.domain.check import Level
 from app.domain.observation import Side, forbidden_hits
 from app.domain.outcome import (
     EVALUATED,
@@ -62,7 +62,7 @@ def decide(run: Run, questions: Iterable[QuestionResult]) -> Decision:
     evidence = _Evidence()
     for each in questions:
         evidence.add(each, run.query)
-    reasons = ordered([*_from_checks(run.checks), *_from_questions(run, evidence)])
+    reasons = ordered(_merged([*_from_checks(run), *_from_counts(run), *_from_questions(run, evidence)]))
     return Decision(
         verdict=verdict(reasons),
         reasons=reasons,
@@ -185,23 +185,49 @@ def _flip(each: QuestionResult, queries: Queries, *, lost: bool) -> Flip:
     )
 
 
-def _from_checks(checks: Iterable[Check]) -> Iterator[Reason]:
-    """A blocking check is a reason of the same code; several of one code are one reason."""
-    by_code: dict[Code, Reason] = {}
-    for check in checks:
-        if check.level is not Level.BLOCKING:
+def _from_checks(run: Run) -> Iterator[Reason]:
+    """A blocking check is a reason of the same code."""
+    for check in run.checks:
+        if check.level is Level.BLOCKING:
+            yield Reason(
+                code=Code(check.code),
+                measured=check.measured,
+                limit=check.limit,
+                setting=check.setting,
+                questions=check.questions,
+                documents=check.documents,
+            )
+
+
+def _from_counts(run: Run) -> Iterator[Reason]:
+    """An index whose count of documents moved further than the policy allows is not the one that was judged."""
+    limit = run.policy.max_documents_changed
+    for side in (run.baseline, run.candidate):
+        if side.documents is None or side.documents_at_end is None:
             continue
-        code = Code(check.code)
-        before = by_code.get(code, Reason(code=code))
-        by_code[code] = Reason(
-            code=code,
-            measured=check.measured if before.measured is None else before.measured,
-            limit=check.limit if before.limit is None else before.limit,
-            setting=check.setting if before.setting is None else before.setting,
-            questions=tuple(dict.fromkeys((*before.questions, *check.questions))),
-            documents=tuple(dict.fromkeys((*before.documents, *check.documents))),
-        )
-    yield from by_code.values()
+        moved = abs(side.documents_at_end - side.documents)
+        if moved > limit:
+            yield Reason(
+                code=Code.INDEX_CHANGED, measured=moved, limit=limit, setting="max_documents_changed"
+            )
+
+
+def _merged(reasons: Iterable[Reason]) -> list[Reason]:
+    """Several reasons of one code as one: the first's numbers, everybody's questions and documents."""
+    by_code: dict[Code, Reason] = {}
+    for reason in reasons:
+        before = by_code.get(reason.code)
+        by_code[reason.code] = reason if before is None else _both(before, reason)
+    return list(by_code.values())
+
+
+def _both(first: Reason, second: Reason) -> Reason:
+    numbers = first if first.measured is not None else second
+    return replace(
+        numbers,
+        questions=tuple(dict.fromkeys((*first.questions, *second.questions))),
+        documents=tuple(dict.fromkeys((*first.documents, *second.documents))),
+    )
 
 
 def _from_questions(run: Run, evidence: _Evidence) -> Iterator[Reason]:

@@ -1,7 +1,5 @@
 """Golden sets: the owned questions of one content domain. The format is the contract's "Golden set"."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -9,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, StringConstraints, TypeAdapter
 
+from app.domain.fingerprint import json_digest
 from app.domain.policy import Policy
 from app.domain.query import QuerySettings
 
@@ -106,5 +105,4 @@ def digest(questions: tuple[Question, ...], settings: Mapping[str, Any]) -> str:
         "questions": _QUESTIONS.dump_python(by_id, mode="json", exclude_defaults=True),
         "settings": settings,
     }
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str)
-    return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
+    return json_digest(content)

@@ -5,13 +5,12 @@ Shapes that are recognised without being configured: the portal's import wizard,
 knowledge sources, azure-search-openai-demo, LangChain, LlamaIndex, Haystack.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.domain.check import Check, Level
+from app.domain.fingerprint import json_digest
 from app.domain.query import QuerySettings
 from app.domain.reasons import Code
 
@@ -61,8 +60,7 @@ class Resolution:
 
 def definition_digest(definition: Definition) -> str:
     """`sha256:…` over the definition without its etag and secrets; the order of keys makes no difference."""
-    canonical = json.dumps(_without_secrets(definition), sort_keys=True, separators=(",", ":"))
-    return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
+    return json_digest(_without_secrets(definition))
 
 
 _SECRETS = frozenset({"apiKey", "authIdentity", "applicationSecret", "@odata.etag", "e_tag"})

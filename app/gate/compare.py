@@ -20,7 +20,7 @@ GIVE_UP_AFTER = (
     10  # failures of one side in a row, nothing answered in between: the service is out, not a question
 )
 
-_SERVICE_FAILURES = {
+SERVICE_FAILURES = {
     FailureCode.THROTTLED: Code.THROTTLED,
     FailureCode.PARTIAL: Code.THROTTLED,
     FailureCode.UNRANKED: Code.SEMANTIC_UNAVAILABLE,
@@ -168,7 +168,7 @@ class Comparison:
         if observation.error is None:
             self._failures[side] = 0
             return
-        code = _SERVICE_FAILURES.get(observation.error.code)
+        code = SERVICE_FAILURES.get(observation.error.code)
         if code is None:
             return
         self._failures[side] = self._failures.get(side, 0) + 1

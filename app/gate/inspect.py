@@ -103,41 +103,33 @@ def blocking(error: BrokenError) -> Check:
 
 
 def changed(run: Run, now: Inspection) -> list[Check]:
-    """What differs between the sides as the run knows them and as they are now; each is `index-changed`."""
+    """What makes the sides other indexes than those that the run knows; each is `index-changed`.
+
+    How far counts moved is not judged here: the decision does that, by the policy in force.
+    """
     checks = [check for check in now.checks if check.level is Level.BLOCKING and check not in run.checks]
     for before, after in ((run.baseline, now.baseline), (run.candidate, now.candidate)):
-        checks.extend(
-            Check(
-                code=Code.INDEX_CHANGED,
-                level=Level.BLOCKING,
-                message=f"Index {before.index!r}: {what}.",
-                index=before.index,
+        what = _difference(before, after)
+        if what is not None:
+            message = f"Index {before.index!r}: {what}."
+            checks.append(
+                Check(code=Code.INDEX_CHANGED, level=Level.BLOCKING, message=message, index=before.index)
             )
-            for what in _differences(before, after, run.policy.max_documents_changed)
-        )
-    return checks
+    return list(dict.fromkeys(checks))
 
 
-def _differences(before: IndexSide, after: IndexSide, max_documents_changed: int) -> list[str]:
+def _difference(before: IndexSide, after: IndexSide) -> str | None:
     if before.index != after.index:
-        return [f"the alias {before.alias!r} now names {after.index!r}"]
-    found = []
+        return f"the alias {before.alias!r} now names {after.index!r}"
     if before.definition_digest != after.definition_digest:
-        found.append("its definition changed")
-    elif before.etag != after.etag:
-        found.append(f"it was updated or built anew (etag {before.etag}, now {after.etag})")
-    if before.documents is not None and after.documents is not None:
-        moved = abs(after.documents - before.documents)
-        if moved > max_documents_changed:
-            found.append(
-                f"it held {before.documents} documents and now holds {after.documents} "
-                f"(limit of max_documents_changed: {max_documents_changed})"
-            )
-    return found
+        return "its definition changed"
+    if before.etag != after.etag:
+        return f"it was updated or built anew (etag {before.etag}, now {after.etag})"
+    return None
 
 
 def at_end(run: Run, now: Inspection) -> Run:
-    """The run with both sides' counts after the last question."""
+    """The run with both sides' counts as they are now, after the last question or where it is taken up again."""
     return replace(
         run,
         baseline=replace(run.baseline, documents_at_end=now.baseline.documents),

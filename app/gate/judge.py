@@ -1,0 +1,41 @@
+"""Decide again on runs that are kept: what another policy would have said, without a query. Never stored."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from app.domain.decision import decide, decided, results
+from app.domain.errors import ConflictError
+from app.domain.reading import overridden
+from app.domain.run import Run, State
+from app.gate.records import RunRecords
+
+
+async def judged(records: RunRecords, run_id: str, policy: Mapping[str, Any]) -> Run:
+    """The run as it would have ended under its policy with these settings replaced; not trusted, not kept.
+
+    InputError for a faulty policy, NotFoundError for an unknown run, ConflictError for one that is not done.
+    """
+    run, _ = await records.read(run_id)
+    if run.state is not State.DONE:
+        raise ConflictError(f"The run {run_id} is not done yet: there is nothing to judge.")
+    return await _again(records, run, policy)
+
+
+async def judged_since(
+    records: RunRecords, since: datetime, policy: Mapping[str, Any]
+) -> AsyncIterator[tuple[Run, Run]]:
+    """Every run that was created since then and is done, the newest first: as it ended, as it would have."""
+    async for run in records.newest_first():
+        if run.created_at < since:
+            return
+        if run.state is State.DONE:
+            yield run, await _again(records, run, policy)
+
+
+async def _again(records: RunRecords, run: Run, policy: Mapping[str, Any]) -> Run:
+    asked = replace(run, policy=overridden(run.policy, policy, "policy"), trusted=False)
+    evidence = results(await records.evidence(run.id), run.query)
+    day = (run.finished_at or run.created_at).date()
+    return decided(asked, decide(asked, evidence), on=day)
