@@ -5,6 +5,7 @@ Exit status: 0 PASS, 1 FAIL, 2 everything else: a gate that did not run never lo
 
 import os
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,30 @@ def golden_check(path: Path) -> None:
     from app.command import check_command
 
     sys.exit(check_command(path))
+
+
+@gate.command()
+@click.argument("run_id", metavar="RUN", required=False)
+@click.option(
+    "--policy",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A .toml file whose [policy] names the settings to replace.",
+)
+@click.option(
+    "--since",
+    metavar="DATE",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="All kept runs since that day (UTC), instead of one.",
+)
+def judge(run_id: str | None, policy: Path, since: datetime | None) -> None:
+    """Decide a kept RUN again under another policy, without a query; nothing is kept of it."""
+    from app.command import judge_command
+
+    if (run_id is None) == (since is None):
+        raise click.UsageError("name one RUN, or --since DATE for all of them")
+    sys.exit(judge_command(run_id, policy, since, _settings()))
 
 
 @gate.command()

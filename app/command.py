@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,13 +26,14 @@ from app.adapters.run_files import DOCUMENTS, prepared, write
 from app.domain.decision import results
 from app.domain.errors import Fault, GateError, InputError
 from app.domain.golden import GoldenTexts
-from app.domain.reading import read_golden_set
+from app.domain.reading import decoded, read_golden_set, read_policy_table
 from app.domain.reasons import Verdict
 from app.domain.run import Change, ChangeKind, Run, State
+from app.gate.judge import judged, judged_since
 from app.gate.opened import OpenGate
 from app.gate.ports import OnProgress
 from app.gate.start import StartRequest, start
-from app.main import create_app, open_gate
+from app.main import create_app, open_gate, open_records
 from app.report.escaping import visible
 from app.report.html import html
 from app.report.junit import junit
@@ -251,7 +253,7 @@ async def _one(
         for name in DOCUMENTS:
             write(prepared(out) / name, await runner.document(run, name))
         sys.stderr.write(f"The report is {out / 'report.html'}\n")
-    Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty()).print(terminal(run))
+    _tell(run)
     return run
 
 
@@ -421,6 +423,42 @@ def check_command(path: Path) -> int:
         f"{golden.digest}\n"
     )
     return 0
+
+
+def judge_command(run_id: str | None, policy: Path, since: datetime | None, settings: Settings) -> int:
+    """Decide again: one run, told in full, or all since a day, a line each. The exit status is the worst."""
+    changes = read_policy_table(decoded(_bytes(policy), str(policy)), str(policy))
+    return asyncio.run(_judge(run_id, changes, since, settings))
+
+
+async def _judge(
+    run_id: str | None, changes: Mapping[str, Any], since: datetime | None, settings: Settings
+) -> int:
+    worst = 0
+    async with open_records(settings) as records:
+        if run_id is not None:
+            run = await judged(records, run_id, changes)
+            _tell(run)
+            sys.stdout.write(f"{last_line(run)}\n")
+            return _status(run)
+        day = (since or datetime.min).replace(tzinfo=UTC)
+        async for before, after in judged_since(records, day, changes):
+            now = after.verdict.value if after.verdict else "no verdict"
+            was = "" if before.verdict is after.verdict else f" (was {before.verdict})"
+            sys.stdout.write(f"{before.id}  {now}{was}  {visible(after.headline or '')}\n")
+            worst = max(worst, _status(after))
+    return worst
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError([Fault(where=str(path), message=f"cannot be read: {error.strerror}")]) from None
+
+
+def _tell(run: Run) -> None:
+    Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty()).print(terminal(run))
 
 
 def serve_command(settings: Settings) -> int:

@@ -77,7 +77,11 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
             search=search,
             embedder=embedder,
             limits=Limits(
-                concurrency=settings.max_concurrency, run_timeout_seconds=settings.run_timeout_seconds
+                concurrency=settings.max_concurrency,
+                run_timeout_seconds=settings.run_timeout_seconds,
+                settle_seconds=settings.settle_seconds,
+                inventory_rows=settings.inventory_limit,
+                semantic_allowance=settings.semantic_allowance,
             ),
             now=_now,
             new_claim=lambda: secrets.token_hex(8),
@@ -90,6 +94,13 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
             supervisor=Supervisor(records=records, execution=execution),
             stamp=lambda: _stamp(settings),
         )
+
+
+@asynccontextmanager
+async def open_records(settings: Settings) -> AsyncIterator[RunRecords]:
+    """The kept runs alone, for what needs no search service."""
+    async with AsyncExitStack() as stack:
+        yield RunRecords(await _store(settings, stack))
 
 
 async def _store(settings: Settings, stack: AsyncExitStack) -> DocumentStore:

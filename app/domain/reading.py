@@ -75,6 +75,18 @@ def overridden(policy: Policy, changes: Mapping[str, Any], where: str) -> Policy
     return _POLICY.value({**_POLICY.adapter.dump_python(policy, mode="json"), **sound})
 
 
+def read_policy_table(text: str, where: str) -> dict[str, Any]:
+    """The settings in a TOML text's `[policy]`, everything else in it left aside; InputError with all faults."""
+    document = _Document(where=where, text=text, faults=[])
+    content = document.content()
+    sound = document.sound(_POLICY, document.table(content, "policy"), "policy")
+    if not document.faults and not sound:
+        document.fault((), "names no setting under [policy]")
+    if document.faults:
+        raise InputError(document.faults)
+    return sound
+
+
 # one object ----------------------------------------------------------------------------------------------
 
 _Faults = list[tuple[tuple[str, ...], str]]  # each with the path to what it is about

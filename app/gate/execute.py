@@ -28,10 +28,18 @@ KEEP_PROGRESS_EVERY = 2.0  # seconds between two progress notes in the stored st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Observations under way at once, and how long a run may take from its (re)start, in seconds."""
+    """What a run may use.
+
+    `concurrency`: observations under way at once. `run_timeout_seconds`: from its (re)start. `settle_seconds`:
+    between two counts of an index that must agree. `inventory_rows`: chunks of an index that are read at most.
+    `semantic_allowance`: semantic queries a calendar month (UTC) that the runs kept here may use; None: any.
+    """
 
     concurrency: int
     run_timeout_seconds: float
+    settle_seconds: float = 0.0
+    inventory_rows: int = 100_000
+    semantic_allowance: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)

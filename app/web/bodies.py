@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
+    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -109,6 +110,18 @@ class CheckBody(_Body):
 
     golden: GoldenBody
     indexes: tuple[IndexName, ...] = ()
+
+
+class JudgeBody(_Body):
+    """The settings of a policy that are to be replaced."""
+
+    policy: dict[str, JsonValue]
+
+
+class JudgeSinceBody(JudgeBody):
+    """`since`: RFC 3339, with its offset."""
+
+    since: Annotated[AwareDatetime, Strict(False)]  # noqa: FBT003 — strict refuses what JSON has: a string
 
 
 Body = TypeVar("Body", bound=_Body)

@@ -113,6 +113,8 @@ def operations() -> dict[str, dict[str, Any]]:
 def test_the_openapi_document_names_the_calls_of_the_contract() -> None:
     assert set(operations()) == {
         "POST /v1/runs",
+        "POST /v1/runs/{run_id}/judge",
+        "POST /v1/judge",
         "GET /v1/runs",
         "GET /v1/runs/{run_id}",
         "POST /v1/runs/{run_id}/cancel",
