@@ -9,7 +9,7 @@ import socket
 import sys
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -441,7 +441,7 @@ async def _judge(
             _tell(run)
             sys.stdout.write(f"{last_line(run)}\n")
             return _status(run)
-        day = (since or datetime.min).replace(tzinfo=UTC)
+        day = (since or datetime(1, 1, 1, tzinfo=UTC)).replace(tzinfo=UTC)
         async for before, after in judged_since(records, day, changes):
             now = after.verdict.value if after.verdict else "no verdict"
             was = "" if before.verdict is after.verdict else f" (was {before.verdict})"
