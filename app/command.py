@@ -23,13 +23,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from app.adapters.gate_service import GateService, open_gate_service
 from app.adapters.golden_files import read_golden_files
 from app.adapters.run_files import DOCUMENTS, prepared, write
+from app.domain.change import Change, ChangeKind
 from app.domain.decision import results
 from app.domain.errors import Fault, GateError, InputError
-from app.domain.golden import GoldenTexts
+from app.domain.golden import GoldenSet, GoldenTexts
+from app.domain.labels import quoted
 from app.domain.reading import decoded, read_golden_set, read_policy_table
 from app.domain.reasons import Verdict
-from app.domain.run import Change, ChangeKind, Run, State
+from app.domain.run import Run, State
 from app.gate.judge import judged, judged_since
+from app.gate.labels import IndexLabels, check_labels
 from app.gate.opened import OpenGate
 from app.gate.ports import OnProgress
 from app.gate.start import StartRequest, start
@@ -412,8 +415,12 @@ def _body(request: StartRequest) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value not in ({}, [], False)}
 
 
-def check_command(path: Path) -> int:
-    """Read a golden set; InputError with everything wrong with it."""
+def check_command(path: Path, indexes: tuple[str, ...], settings: Settings | None) -> int:
+    """Read a golden set, and look its labels up in the indexes; InputError with everything wrong with the set.
+
+    `settings` are needed where indexes are named. The status is 0 where every document that the set names is in
+    every index, or could not be verified for want of a filterable field, else 2.
+    """
     golden = read_golden_set(_checked(path))
     critical = sum(1 for question in golden.questions if question.critical)
     unlabelled = sum(1 for question in golden.questions if not question.answers)
@@ -422,7 +429,41 @@ def check_command(path: Path) -> int:
         f"answer; owner {visible(golden.owner or 'unknown')}; review by {golden.review_by or 'no date'}\n"
         f"{golden.digest}\n"
     )
-    return 0
+    if not indexes or settings is None:
+        return 0
+    _log(settings)
+    found = asyncio.run(_check_labels(golden, indexes, settings))
+    return 0 if all(each.clean for each in found) else STATUS[Verdict.ERROR]
+
+
+async def _check_labels(golden: GoldenSet, indexes: tuple[str, ...], settings: Settings) -> list[IndexLabels]:
+    found = []
+    async with open_gate(settings) as opened:
+        deadline = asyncio.get_running_loop().time() + settings.run_timeout_seconds
+        for name in dict.fromkeys(indexes):
+            found.append(await check_labels(golden, name, search=opened.search, deadline=deadline))
+            for line in _told_labels(found[-1]):
+                sys.stdout.write(f"{visible(line)}\n")
+    return found
+
+
+def _told_labels(found: IndexLabels) -> Iterator[str]:
+    name = found.index if found.index == found.requested else f"{found.requested} ({found.index})"
+    counts = [f"{found.found} of {found.documents} documents found"]
+    counts += [
+        f"{number} {what}"
+        for number, what in ((len(found.absent), "absent"), (len(found.unverified), "unverified"))
+        if number
+    ]
+    yield f"{name}: {', '.join(counts)}"
+    for each in found.absent:
+        kinds = [
+            what for what, holds in (("forbidden", each.forbidden), ("critical", each.critical)) if holds
+        ]
+        hint = f": {each.hint}" if each.hint else ""
+        yield f"  absent {quoted(each.document)} ({', '.join((*kinds, *each.questions))}){hint}"
+    for check in found.checks:
+        yield f"  {check.level} {check.code}: {check.message}"
 
 
 def judge_command(run_id: str | None, policy: Path, since: datetime | None, settings: Settings) -> int:

@@ -7,25 +7,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
+from app.domain.change import Change, ChangeKind
 from app.domain.check import Check, Level
 from app.domain.decision import decide, decided, results
 from app.domain.errors import FailureCode
 from app.domain.index import Fields
 from app.domain.observation import Failure, Hit, Observation, answer_rank
-from app.domain.outcome import Missing, Observed
+from app.domain.outcome import Missing, Observed, QuestionResult
 from app.domain.policy import Policy
-from app.domain.query import QuerySettings
+from app.domain.query import Queries, QuerySettings
 from app.domain.reasons import Code
-from app.domain.run import (
-    Change,
-    ChangeKind,
-    GoldenRef,
-    IndexSide,
-    Queries,
-    QuestionResult,
-    Requests,
-    Run,
-)
+from app.domain.run import GoldenRef, IndexSide, Requests, Run
 
 TODAY = date(2026, 11, 30)
 STARTED = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import date
 
 from app.domain.check import Level
-from app.domain.observation import Side, forbidden_hits
+from app.domain.observation import forbidden_hits
 from app.domain.outcome import (
     EVALUATED,
     Observed,
     Outcome,
+    QuestionResult,
     Tally,
     cause,
     critical_lost,
@@ -23,8 +24,9 @@ from app.domain.outcome import (
     outcome,
     tally,
 )
+from app.domain.query import Queries, Side
 from app.domain.reasons import Code, Reason, Verdict, ordered, verdict
-from app.domain.run import Counts, Flip, Queries, QuestionResult, Run, State
+from app.domain.run import Counts, Flip, Run, State
 from app.domain.wording import headline
 
 

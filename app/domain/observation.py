@@ -2,16 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from app.domain.errors import FailureCode
 from app.domain.golden import Question
 from app.domain.query import QuerySettings
-
-
-class Side(StrEnum):
-    BASELINE = "baseline"
-    CANDIDATE = "candidate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

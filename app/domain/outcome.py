@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from app.domain.golden import Question
-from app.domain.observation import Observation, Side, entry_hits, in_context
-from app.domain.query import QuerySettings
+from app.domain.observation import Observation, entry_hits, in_context
+from app.domain.query import QuerySettings, Side
 
 
 class Outcome(StrEnum):
@@ -48,11 +48,24 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed(Question):
-    """A question with all that was seen of it; the unit of evidence that a run stores."""
+    """A question with all that was seen of it; the unit of evidence that a run stores.
+
+    `filtered_out`: answer documents that an index holds, but not under the question's filter.
+    """
 
     missing: Missing = Missing()
+    filtered_out: Missing = Missing()
     baseline: tuple[Observation, ...] = ()
     candidate: tuple[Observation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionResult(Observed):
+    """A question with its evidence and what follows from it. Only `Observed` is stored."""
+
+    outcome: Outcome
+    critical_lost: bool
+    forbidden_hits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +174,9 @@ def cause(observed: Observed, seen: Observation, query: QuerySettings) -> Cause 
     unseen = [entry for entry, hit in zip(observed.entries, found, strict=True) if hit is None]
     if any(set(entry) <= set(observed.missing.candidate) for entry in unseen):
         return Cause.DOCUMENT_MISSING
+    unreachable = {*observed.missing.candidate, *observed.filtered_out.candidate}
+    if any(set(entry) <= unreachable for entry in unseen):
+        return Cause.FILTERED_OUT
     if unseen:
         return Cause.NOT_RETRIEVED
     if any(hit is not None and hit.rank > query.context_size for hit in found):

@@ -130,6 +130,22 @@ class QuerySettings:
         return ()
 
 
+class Side(StrEnum):
+    BASELINE = "baseline"
+    CANDIDATE = "candidate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queries:
+    """The effective query of each side."""
+
+    baseline: QuerySettings
+    candidate: QuerySettings
+
+    def of(self, side: Side) -> QuerySettings:
+        return self.baseline if side is Side.BASELINE else self.candidate
+
+
 def joined_filter(of_set: str, of_question: str) -> str | None:
     """The OData filter of one question: `(set's) and (question's)`; None where neither has one."""
     parts = [part for part in (of_set.strip(), of_question.strip()) if part]

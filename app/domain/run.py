@@ -6,12 +6,12 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
+from app.domain.change import Change
 from app.domain.check import Check
 from app.domain.index import Fields
-from app.domain.observation import Side
-from app.domain.outcome import Cause, Observed, Outcome
+from app.domain.outcome import Cause
 from app.domain.policy import Policy
-from app.domain.query import QuerySettings
+from app.domain.query import Queries, Side
 from app.domain.reasons import Reason, Verdict
 
 
@@ -19,26 +19,6 @@ class State(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
     DONE = "done"
-
-
-class ChangeKind(StrEnum):
-    CHUNKING = "chunking"
-    EMBEDDING = "embedding"
-    SCHEMA = "schema"
-    VECTOR_SEARCH = "vector-search"
-    QUERY = "query"
-    CONTENT = "content"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What the requester says was changed."""
-
-    kind: tuple[ChangeKind, ...] = ()
-    summary: str | None = None
-    commit: str | None = None
-    build_id: str | None = None
-    build_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,17 +51,6 @@ class GoldenRef:
     def overdue(self, on: date) -> bool:
         """Whether the set's review date has passed on that day."""
         return self.review_by is not None and on > self.review_by
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queries:
-    """The effective query of each side."""
-
-    baseline: QuerySettings
-    candidate: QuerySettings
-
-    def of(self, side: Side) -> QuerySettings:
-        return self.baseline if side is Side.BASELINE else self.candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,15 +89,6 @@ class Flip:
     baseline_rank: int | None
     candidate_rank: int | None
     cause: Cause | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionResult(Observed):
-    """A question with its evidence and what follows from it. Only `Observed` is stored."""
-
-    outcome: Outcome
-    critical_lost: bool
-    forbidden_hits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

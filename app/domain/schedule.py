@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.domain.golden import Question
-from app.domain.observation import Side
+from app.domain.query import Side
 
 
 def shuffled(questions: Iterable[Question], seed: int, pass_number: int) -> list[Question]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from app.domain.errors import BrokenError, FailureCode, QueryError
 from app.domain.golden import Question
-from app.domain.observation import Failure, Hit, Observation, Side, answer_rank
-from app.domain.query import Embedding, QuerySettings, Session, joined_filter
+from app.domain.observation import Failure, Hit, Observation, answer_rank
+from app.domain.query import Embedding, QuerySettings, Session, Side, joined_filter
 from app.domain.reasons import Code
 from app.domain.run import Run
 from app.domain.schedule import shuffled, sides_first

@@ -10,11 +10,11 @@ from app.domain.check import Check, Level
 from app.domain.decision import decide, decided, result
 from app.domain.errors import BrokenError, ConflictError, StorageError
 from app.domain.golden import Question
-from app.domain.observation import Side
-from app.domain.outcome import Missing, observations
+from app.domain.outcome import Missing, QuestionResult, observations
+from app.domain.query import Queries, Side
 from app.domain.reading import read_golden_set
 from app.domain.reasons import Code
-from app.domain.run import Progress, Queries, QuestionResult, Requests, Run, State
+from app.domain.run import Progress, Requests, Run, State
 from app.gate.compare import Comparison
 from app.gate.inspect import Inspection, at_end, blocking, changed, inspect
 from app.gate.ledger import Ledger

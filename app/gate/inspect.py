@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from app.domain.check import Check, Level
 from app.domain.errors import BrokenError
 from app.domain.index import Definition, definition_digest, resolve
-from app.domain.observation import Side
-from app.domain.query import QuerySettings
+from app.domain.query import QuerySettings, Side
 from app.domain.reasons import Code
 from app.domain.run import IndexSide, Run
 from app.gate.ports import SearchService

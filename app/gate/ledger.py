@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 from app.domain.golden import Question
-from app.domain.observation import Observation, Side, in_context
+from app.domain.observation import Observation, in_context
 from app.domain.outcome import Missing, Observed, differ
-from app.domain.run import Queries
+from app.domain.query import Queries, Side
 from app.gate.records import Entry, packed, unpacked
 
 _GOLDEN_KEYS = tuple(field.name for field in fields(Question))

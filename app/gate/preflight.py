@@ -13,8 +13,7 @@ from app.domain.errors import BrokenError, FailureCode, QueryError
 from app.domain.filters import filter_fields
 from app.domain.golden import Question
 from app.domain.index import Definition
-from app.domain.observation import Side
-from app.domain.query import Session
+from app.domain.query import Session, Side
 from app.domain.reasons import Code
 from app.domain.run import Run
 from app.gate.compare import SERVICE_FAILURES

@@ -28,8 +28,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.domain.errors import ConflictError, NotFoundError, StorageError
 from app.domain.golden import GoldenTexts
-from app.domain.observation import Observation, Side
+from app.domain.observation import Observation
 from app.domain.outcome import Observed
+from app.domain.query import Side
 from app.domain.run import Run
 from app.gate.ports import DocumentStore
 

@@ -8,11 +8,13 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter
 
+from app.domain.change import Change
 from app.domain.errors import ConflictError, Fault, InputError, NotFoundError
 from app.domain.golden import GoldenSet, GoldenTexts, Question
 from app.domain.policy import Policy, looser_settings
+from app.domain.query import Queries
 from app.domain.reading import overridden, read_golden_set
-from app.domain.run import Change, GoldenRef, IndexSide, Queries, Run
+from app.domain.run import GoldenRef, IndexSide, Run
 from app.gate.records import RunRecords, request_digest
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from app.domain.golden import Question
-from app.domain.observation import Failure, Hit, Observation, Side, entry_hits, in_context
-from app.domain.outcome import Cause, Observed, Outcome, cause, first_where, observations
-from app.domain.query import QuerySettings
-from app.domain.run import Queries, QuestionResult, Run
+from app.domain.observation import Failure, Hit, Observation, entry_hits, in_context
+from app.domain.outcome import Cause, Observed, Outcome, QuestionResult, cause, first_where, observations
+from app.domain.query import Queries, QuerySettings, Side
+from app.domain.run import Run
 
 _NAMED = 3  # newcomers that a line names before it says how many more
 

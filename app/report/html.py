@@ -14,10 +14,10 @@ from markupsafe import Markup, escape
 
 from app.domain.check import Level
 from app.domain.observation import Hit, Observation
-from app.domain.outcome import Outcome, failed
+from app.domain.outcome import Outcome, QuestionResult, failed
 from app.domain.query import QuerySettings
 from app.domain.reasons import Verdict
-from app.domain.run import QuestionResult, Run
+from app.domain.run import Run
 from app.domain.wording import sentence, short
 from app.report.escaping import clipped, visible
 from app.report.evidence import (

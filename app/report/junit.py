@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from xml.etree import ElementTree as ET
 
-from app.domain.outcome import Outcome, failed
+from app.domain.outcome import Outcome, QuestionResult, failed
 from app.domain.reasons import Reason, Verdict, verdict
-from app.domain.run import QuestionResult, Run
+from app.domain.run import Run
 from app.domain.wording import sentence, short
 from app.report.escaping import clipped, visible
 from app.report.evidence import (

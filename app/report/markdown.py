@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from app.domain.check import Check, Level
-from app.domain.outcome import Outcome, failed
-from app.domain.run import QuestionResult, Run
+from app.domain.outcome import Outcome, QuestionResult, failed
+from app.domain.run import Run
 from app.domain.wording import sentence, short
 from app.report.escaping import markdown_code, markdown_prose
 from app.report.evidence import (

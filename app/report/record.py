@@ -5,10 +5,10 @@ from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from typing import Any
 
+from app.domain.change import Change
 from app.domain.index import Fields
-from app.domain.observation import Side
-from app.domain.query import QuerySettings
-from app.domain.run import Change, Counts, IndexSide, Requests, Run
+from app.domain.query import QuerySettings, Side
+from app.domain.run import Counts, IndexSide, Requests, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

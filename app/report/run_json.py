@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from app.domain.run import QuestionResult, Run
+from app.domain.outcome import QuestionResult
+from app.domain.run import Run
 from app.report.escaping import encodable
 
 _RUN = TypeAdapter(Run)

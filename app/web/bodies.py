@@ -20,9 +20,9 @@ from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from app.domain.change import Change, ChangeKind
 from app.domain.errors import Fault, InputError
 from app.domain.golden import GoldenTexts
-from app.domain.run import Change, ChangeKind
 from app.gate.start import StartRequest
 from app.web.problems import as_message
 

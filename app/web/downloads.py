@@ -10,7 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from app.domain.decision import results
-from app.domain.run import QuestionResult, Run, State
+from app.domain.outcome import QuestionResult
+from app.domain.run import Run, State
 from app.gate.opened import OpenGate
 from app.report.html import html
 from app.report.junit import junit

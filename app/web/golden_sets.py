@@ -8,14 +8,15 @@ from http import HTTPStatus
 
 from fastapi import APIRouter
 from pydantic import TypeAdapter
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.domain.errors import Fault, InputError
-from app.domain.golden import GoldenSet, GoldenTexts
+from app.domain.golden import GoldenSet
 from app.domain.reading import read_golden_set
+from app.gate.labels import IndexLabels, check_labels
 from app.web.bodies import CheckBody, described, read_body
+from app.web.opened import Gate
 from app.web.problems import FAULTS_SHOWN, declared
 
 
@@ -38,14 +39,19 @@ class Contents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The faults of a set, by file and line (the first 1,000 of `fault_count`), or its contents."""
+    """The faults of a set, by file and line (the first 1,000 of `fault_count`), or its contents and, for each
+    index that was named, the labels that it lacks.
+    """
 
     faults: tuple[Fault, ...] = ()
     fault_count: int = 0
     contents: Contents | None = None
+    indexes: tuple[IndexLabels, ...] = ()
 
 
 _CHECKED = TypeAdapter(Checked)
+_MOST_INDEXES = 10
+_SECONDS = 120.0  # for the lookups of one request; what was not looked up by then is told to be unverified
 
 router = APIRouter(prefix="/v1/golden-sets", tags=["golden sets"])
 
@@ -58,26 +64,32 @@ router = APIRouter(prefix="/v1/golden-sets", tags=["golden sets"])
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         HTTPStatus.UNPROCESSABLE_ENTITY,
-        HTTPStatus.NOT_IMPLEMENTED,
     ),
     openapi_extra=described(CheckBody),
 )
-async def check_golden_set(request: Request) -> Response:
-    """Read a golden set as a run would. Faults of the set are a finding, not a problem of the request."""
+async def check_golden_set(request: Request, gate: Gate) -> Response:
+    """Read a golden set as a run would, and look its labels up in the indexes if it has no fault.
+
+    What is wrong with the set, or with an index, is a finding and no problem of the request.
+    """
     body = await read_body(request, CheckBody)
-    if body.indexes:
-        detail = "Labels cannot be checked against indexes yet: leave indexes out to check the set alone."
-        raise HTTPException(HTTPStatus.NOT_IMPLEMENTED, detail)
-    checked = await asyncio.to_thread(_checked, body.golden.texts())
-    return Response(_CHECKED.dump_json(checked), media_type="application/json")
-
-
-def _checked(texts: GoldenTexts) -> Checked:
+    names = tuple(dict.fromkeys(body.indexes))
+    if len(names) > _MOST_INDEXES:
+        message = f"indexes: at most {_MOST_INDEXES} can be checked at once"
+        raise InputError([Fault(where="request", message=message)])
     try:
-        golden = read_golden_set(texts)
+        golden = await asyncio.to_thread(read_golden_set, body.golden.texts())
     except InputError as error:
-        return Checked(faults=error.faults[:FAULTS_SHOWN], fault_count=len(error.faults))
-    return Checked(contents=_contents(golden))
+        checked = Checked(faults=error.faults[:FAULTS_SHOWN], fault_count=len(error.faults))
+    else:
+        checked = Checked(contents=_contents(golden), indexes=await _labels(golden, names, gate))
+    content = await asyncio.to_thread(_CHECKED.dump_json, checked)
+    return Response(content, media_type="application/json")
+
+
+async def _labels(golden: GoldenSet, names: tuple[str, ...], gate: Gate) -> tuple[IndexLabels, ...]:
+    deadline = asyncio.get_running_loop().time() + _SECONDS
+    return tuple([await check_labels(golden, name, search=gate.search, deadline=deadline) for name in names])
 
 
 def _contents(golden: GoldenSet) -> Contents:

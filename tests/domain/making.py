@@ -14,10 +14,10 @@ from app.domain.golden import GoldenSet, GoldenTexts
 from app.domain.observation import Failure, Hit, Observation
 from app.domain.outcome import Missing, Observed
 from app.domain.policy import Policy
-from app.domain.query import QuerySettings
+from app.domain.query import Queries, QuerySettings
 from app.domain.reading import read_golden_set
 from app.domain.reasons import Code
-from app.domain.run import GoldenRef, IndexSide, Queries, Run
+from app.domain.run import GoldenRef, IndexSide, Run
 
 NO_MISSING = Missing()
 

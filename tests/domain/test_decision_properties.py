@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.decision import Decision, decide, result, results
-from app.domain.observation import Side
 from app.domain.outcome import Missing, Observed, Outcome, tally
 from app.domain.policy import Policy
+from app.domain.query import Side
 from app.domain.reasons import Code, Verdict
 from tests.domain.making import asked, broken, judged, lost, run_of
 

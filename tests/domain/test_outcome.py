@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from app.domain.observation import Side
 from app.domain.outcome import (
     Cause,
     Missing,
@@ -18,7 +17,7 @@ from app.domain.outcome import (
     outcome,
     tally,
 )
-from app.domain.query import QuerySettings
+from app.domain.query import QuerySettings, Side
 from tests.domain.making import (
     absent,
     asked,

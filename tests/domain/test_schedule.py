@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from app.domain.golden import Question
-from app.domain.observation import Side
+from app.domain.query import Side
 from app.domain.schedule import shuffled, sides_first
 
 _QUESTIONS = [Question(id=f"q{n}", question="how?", answers=()) for n in range(200)]

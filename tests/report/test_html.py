@@ -9,8 +9,7 @@ import pytest
 from jinja2 import StrictUndefined, UndefinedError
 
 from app.domain.outcome import Observed
-from app.domain.query import QuerySettings
-from app.domain.run import Queries
+from app.domain.query import Queries, QuerySettings
 from app.report import html as page_module
 from app.report.html import CONTENT_SECURITY_POLICY, WITH_CONTEXTS, html
 from tests import examples

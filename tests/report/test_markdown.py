@@ -6,8 +6,8 @@ from datetime import date
 import pytest
 
 from app.domain.outcome import Observed
-from app.domain.query import Mode, QuerySettings
-from app.domain.run import GoldenRef, Queries
+from app.domain.query import Mode, Queries, QuerySettings
+from app.domain.run import GoldenRef
 from app.report.markdown import markdown
 from tests import examples
 from tests.examples import Example

@@ -8,8 +8,8 @@ import pytest
 
 from app.domain.decision import decide, decided, results
 from app.domain.observation import Hit, Observation
-from app.domain.outcome import Observed
-from app.domain.run import QuestionResult, Run
+from app.domain.outcome import Observed, QuestionResult
+from app.domain.run import Run
 from app.report.html import html
 from app.report.junit import junit
 from app.report.markdown import markdown
