@@ -12,6 +12,7 @@ removes one. What a process writes goes to files, so that it can be read at any 
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ SEARCH_KEY = "3fK9sLq2VbN7xTz1Wc8RyPm4JhGd6AeU5oXiQk0BnMvZtSgCw7Df"
 PLAIN = "noise_runs = 0\nconfirm_runs = 0\n"  # of [policy]: exactly two comparison queries a question
 DOCUMENTS = ("run.json", "report.html", "report.md", "junit.xml")
 _SECONDS = 30.0
+_RUN = re.compile(r"^run (?P<id>\S+)\n", re.MULTILINE)
 
 Question = dict[str, Any]
 
@@ -98,8 +100,12 @@ class Process:
     @property
     def run_id(self) -> str:
         """The id of the first run that it says it works on; waits until it does."""
-        until(lambda: self.err.count("\n") and "run " in self.err, "the run's id on standard error")
-        return next(line for line in self.err.splitlines() if line.startswith("run ")).removeprefix("run ")
+        until(
+            lambda: _RUN.search(self.err) or self.popen.poll() is not None, "the run's id on standard error"
+        )
+        found = _RUN.search(self.err)
+        assert found, self.err
+        return found["id"]
 
     def send(self, number: signal.Signals) -> None:
         self.popen.send_signal(number)
