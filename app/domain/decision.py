@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import date
 
 from app.domain.check import Level
+from app.domain.measures import GatheredMeasures, Measures
+from app.domain.noise import GatheredNoise, Noise
 from app.domain.observation import forbidden_hits
 from app.domain.outcome import (
     EVALUATED,
@@ -27,6 +29,7 @@ from app.domain.outcome import (
 from app.domain.query import Queries, Side
 from app.domain.reasons import Code, Reason, Verdict, ordered, verdict
 from app.domain.run import Counts, Flip, Run, State
+from app.domain.statistics import GatheredStatistics, Statistics
 from app.domain.wording import headline
 
 
@@ -39,6 +42,9 @@ class Decision:
     counts: Counts
     lost: tuple[Flip, ...]
     gained: tuple[Flip, ...]
+    measures: Measures
+    statistics: Statistics
+    noise: Noise
 
 
 def results(questions: Iterable[Observed], queries: Queries) -> Iterator[QuestionResult]:
@@ -62,8 +68,11 @@ def result(observed: Observed, queries: Queries) -> QuestionResult:
 def decide(run: Run, questions: Iterable[QuestionResult]) -> Decision:
     """The decision on a run: `run.policy`, `run.query` and `run.checks` are read, nothing derived is."""
     evidence = _Evidence()
+    measures, statistics, noise = GatheredMeasures(), GatheredStatistics(), GatheredNoise()
     for each in questions:
         evidence.add(each, run.query)
+        for gathered in (measures, statistics, noise):
+            gathered.add(each, run.query)
     reasons = ordered(_merged([*_from_checks(run), *_from_counts(run), *_from_questions(run, evidence)]))
     return Decision(
         verdict=verdict(reasons),
@@ -71,6 +80,9 @@ def decide(run: Run, questions: Iterable[QuestionResult]) -> Decision:
         counts=evidence.counts(),
         lost=tuple(evidence.lost),
         gained=tuple(evidence.gained),
+        measures=measures.summary(),
+        statistics=statistics.summary(),
+        noise=noise.summary(),
     )
 
 
@@ -84,6 +96,9 @@ def decided(run: Run, decision: Decision, *, on: date) -> Run:
         counts=decision.counts,
         lost=decision.lost,
         gained=decision.gained,
+        measures=decision.measures,
+        statistics=decision.statistics,
+        noise=decision.noise,
     )
     return replace(done, headline=headline(done, on=on))
 

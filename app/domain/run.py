@@ -8,11 +8,15 @@ from typing import Any
 
 from app.domain.change import Change
 from app.domain.check import Check
+from app.domain.fingerprint import Fingerprint
 from app.domain.index import Fields
+from app.domain.measures import Measures
+from app.domain.noise import Noise, ProbeResult
 from app.domain.outcome import Cause
 from app.domain.policy import Policy
 from app.domain.query import Queries, Side
 from app.domain.reasons import Reason, Verdict
+from app.domain.statistics import Statistics
 
 
 class State(StrEnum):
@@ -117,8 +121,9 @@ class Progress:
 class Run:
     """A run without its questions, which are kept apart because they are large.
 
-    Stored from the start: everything that was asked. Filled in while it runs: sides, checks, requests.
-    Derived at the end by `decision.decide`: verdict, reasons, headline, counts, lost, gained.
+    Stored from the start: everything that was asked. Filled in while it runs: sides, checks, fingerprint,
+    noise probes, requests. Derived at the end by `decision.decide`: verdict, reasons, headline, counts, lost,
+    gained, measures, statistics, noise.
     """
 
     id: str
@@ -139,6 +144,11 @@ class Run:
     lost: tuple[Flip, ...] = ()
     gained: tuple[Flip, ...] = ()
     checks: tuple[Check, ...] = ()
+    measures: Measures | None = None
+    statistics: Statistics | None = None
+    noise: Noise | None = None
+    noise_probes: tuple[ProbeResult, ...] = ()
+    fingerprint: Fingerprint | None = None
     requests: Requests = field(default_factory=Requests)
     progress: Progress = field(default_factory=Progress)
     manifest: Mapping[str, Any] = field(default_factory=dict)
