@@ -31,10 +31,14 @@ def parent_of(row: Mapping[str, Any], path: str, decodings: Iterable[ParentNames
 
 
 def as_text(value: Any) -> str | None:
-    """A field's value as a string: None stays None, what is not a string is written as JSON."""
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    """A field's value as a string: None stays None, what is not a string is written as JSON.
+
+    Half of a surrogate pair, which JSON can bring and no record can keep, becomes a visible escape.
+    """
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _member(value: Any, name: str) -> Any:
