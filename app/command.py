@@ -11,7 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -101,6 +101,7 @@ def run_command(options: RunOptions, settings: Settings) -> int:
     """Run every golden set; the exit status of the worst."""
     _log(settings)
     url = service_address(options.service, "--service") if options.service else settings.service_url
+    _refuse_bytes(options)
     requests = [] if options.resume else _requests(options)
     if options.out is not None:
         prepared(options.out)
@@ -109,11 +110,32 @@ def run_command(options: RunOptions, settings: Settings) -> int:
 
 def _log(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
-    for name in ("httpx", "httpcore", "uvicorn.access"):
+    for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("azure").setLevel(logging.ERROR)  # its warnings are tracebacks of refusals that we tell
     # the client logs a traceback for every error answer without a body, which it then handles well
     logging.getLogger("azure.search.documents._utils.model_base").setLevel(logging.ERROR)
+
+
+def _refuse_bytes(options: RunOptions) -> None:
+    """InputError for arguments that are no text: the system hands them over with half characters in them."""
+    flags = {"slices": "slice", "kinds": "change-kind"}
+    faults = [
+        Fault(where=f"--{flags.get(each.name, each.name).replace('_', '-')}", message="is not UTF-8 text")
+        for each in fields(options)
+        if not _is_text(getattr(options, each.name))
+    ]
+    if faults:
+        raise InputError(faults)
+
+
+def _is_text(value: object) -> bool:
+    match value:
+        case str() | Path():
+            return str(value) == str(value).encode("utf-8", "replace").decode()
+        case tuple():
+            return all(_is_text(each) for each in value)
+        case _:
+            return True
 
 
 def _requests(options: RunOptions) -> list[StartRequest]:
