@@ -24,6 +24,7 @@ from app.adapters.gate_service import GateService, open_gate_service
 from app.adapters.golden_files import read_golden_files
 from app.adapters.run_files import DOCUMENTS, prepared, write
 from app.domain.change import Change, ChangeKind
+from app.domain.check import Level
 from app.domain.decision import results
 from app.domain.errors import Fault, GateError, InputError
 from app.domain.golden import GoldenSet, GoldenTexts
@@ -31,10 +32,11 @@ from app.domain.labels import quoted
 from app.domain.reading import decoded, read_golden_set, read_policy_table
 from app.domain.reasons import Verdict
 from app.domain.run import Run, State
+from app.gate.execute import OnProgress
 from app.gate.judge import judged, judged_since
 from app.gate.labels import IndexLabels, check_labels
 from app.gate.opened import OpenGate
-from app.gate.ports import OnProgress
+from app.gate.preflight import COST
 from app.gate.start import StartRequest, start
 from app.main import create_app, open_gate, open_records
 from app.report.escaping import visible
@@ -309,26 +311,44 @@ def _handling(loop: asyncio.AbstractEventLoop, handler: Callable[[], None]) -> I
 
 @contextmanager
 def _progress(run_id: str) -> Iterator[OnProgress]:
-    """Shows progress on standard error: a bar in a terminal, a line now and then elsewhere."""
-    sys.stderr.write(f"run {run_id}\n")
-    if sys.stderr.isatty():
-        columns = (TextColumn("asking both indexes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task("", total=None)
-            yield lambda done, planned: bar.update(task, completed=done, total=planned or None)
-    else:
+    """Shows progress on standard error: a bar in a terminal, a line now and then elsewhere. What the run found
+    before its first question, its cost too, is said once.
+    """
+    sys.stderr.write(f"run {run_id}: looking at both indexes\n")
+    if not sys.stderr.isatty():
         yield _Lines().note
+        return
+    columns = (TextColumn("asking both indexes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    lines = _Lines(counting=False)
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None)
+
+        def note(run: Run) -> None:
+            lines.note(run)
+            bar.update(task, completed=run.progress.done, total=run.progress.planned or None)
+
+        yield note
 
 
 @dataclass(slots=True)
 class _Lines:
+    counting: bool = True
     said_at: float = 0.0
-    said: int = -1
+    said: int = 0
+    told: int = 0  # checks
 
-    def note(self, done: int, planned: int) -> None:
+    def note(self, run: Run) -> None:
+        for check in run.checks[self.told :]:
+            if check.level is Level.WARNING or check.code == COST:
+                sys.stderr.write(f"{check.code}: {visible(check.message)}\n")
+        self.told = len(run.checks)
+        done, planned = run.progress.done, run.progress.planned
         now = asyncio.get_running_loop().time()
-        finished = planned and done == planned
-        if done != self.said and (finished or now - self.said_at >= _LINE_EVERY_SECONDS):
+        if (
+            self.counting
+            and done != self.said
+            and (done == planned or now - self.said_at >= _LINE_EVERY_SECONDS)
+        ):
             self.said, self.said_at = done, now
             sys.stderr.write(f"{done} of {planned} observations\n")
 
@@ -417,7 +437,7 @@ class There:
     async def _until_done(self, run_id: str, on_progress: OnProgress) -> Run:
         while True:
             run = await self.service.wait(run_id)
-            on_progress(run.progress.done, run.progress.planned)
+            on_progress(run)
             if run.state is State.DONE:
                 return run
 

@@ -21,8 +21,7 @@ from itertools import islice
 from statistics import median
 from typing import Any
 
-from app.domain.observation import Hit, Observation, in_context
-from app.domain.observation import _reaches_context as reaches_context
+from app.domain.observation import Hit, Observation, in_context, reaches_context
 from app.domain.outcome import EVALUATED, Observed, Outcome, QuestionResult, observations
 from app.domain.query import Queries, QuerySettings, Side
 

@@ -84,10 +84,10 @@ def in_context(question: Question, observation: Observation, query: QuerySetting
     if observation.error is not None:
         return None
     found = entry_hits(question.entries, observation.hits)
-    return bool(found) and all(hit is not None and _reaches_context(hit, query) for hit in found)
+    return bool(found) and all(hit is not None and reaches_context(hit, query) for hit in found)
 
 
-def _reaches_context(hit: Hit, query: QuerySettings) -> bool:
+def reaches_context(hit: Hit, query: QuerySettings) -> bool:
     return hit.rank <= query.context_size and not _below_cut_off(hit, query)
 
 

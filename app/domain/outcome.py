@@ -1,5 +1,6 @@
 """From the observations of one question to exactly one outcome, and whether a critical one was lost."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -91,7 +92,11 @@ class Tally:
 
 def tally(observed: Observed, side: Side, query: QuerySettings) -> Tally:
     """The side's observations counted by whether the answer was in context."""
-    seen = [in_context(observed, each, query) for each in observations(observed, side)]
+    return counted([in_context(observed, each, query) for each in observations(observed, side)])
+
+
+def counted(seen: Sequence[bool | None]) -> Tally:
+    """Observations by whether the answer was in context; None: failed."""
     return Tally(inside=seen.count(True), outside=seen.count(False), failed=seen.count(None))
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from app.domain.errors import BrokenError, FailureCode, QueryError
@@ -13,7 +13,7 @@ from app.domain.reasons import Code
 from app.domain.run import Run
 from app.domain.schedule import shuffled, sides_first
 from app.gate.ledger import Ledger
-from app.gate.ports import Answer, Ask, Embedder, OnProgress, Row, SearchService
+from app.gate.ports import Answer, Ask, Embedder, Row, SearchService
 from app.gate.records import Entry, Journal
 
 GIVE_UP_AFTER = (
@@ -30,6 +30,9 @@ SERVICE_FAILURES = {
     FailureCode.VECTORIZER: Code.VECTORIZER_FAILED,
     FailureCode.PROTOCOL: Code.UNREACHABLE,
 }
+
+
+OnObserved = Callable[[int, int], None]  # observations made, observations planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ class Comparison:
     journal: Journal
     concurrency: int
     deadline: float
-    on_progress: OnProgress
+    on_observed: OnObserved
     _done: int = 0
     _planned: int = 0
     _failures: dict[Side, int] = field(default_factory=dict)
@@ -108,7 +111,7 @@ class Comparison:
                 if not self.ledger.has(task.question, task.side, task.number):
                     await self._observe(task)
                 self._done += 1
-                self.on_progress(self._done, max(self._planned, self._done))
+                self.on_observed(self._done, max(self._planned, self._done))
 
         workers = [asyncio.create_task(work()) for _ in range(self.concurrency)]
         try:

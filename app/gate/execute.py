@@ -1,26 +1,33 @@
 """Execute a kept run to its end: inspect, compare, inspect again, decide. Also goes on where a killed one was."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from app.domain.check import Check, Level
 from app.domain.decision import decide, decided, result
 from app.domain.errors import BrokenError, ConflictError, StorageError
+from app.domain.fingerprint import Fingerprint
 from app.domain.golden import Question
-from app.domain.outcome import Missing, QuestionResult, observations
+from app.domain.outcome import QuestionResult, observations
 from app.domain.query import Queries, Side
 from app.domain.reading import read_golden_set
 from app.domain.reasons import Code
 from app.domain.run import Progress, Requests, Run, State
-from app.gate.compare import Comparison
-from app.gate.inspect import Inspection, at_end, blocking, changed, inspect
+from app.gate.compare import Comparison, OnObserved
+from app.gate.inspect import Inspection, at_end, blocking, changed, fingerprint, inspect
+from app.gate.labels import Audit, AuditedIndex, audit
 from app.gate.ledger import Ledger
-from app.gate.ports import Embedder, OnProgress, SearchService
+from app.gate.noise import noisy, probe_noise
+from app.gate.ports import Embedder, SearchService
+from app.gate.preflight import Findings, check_filters, cost, cost_check, probe, stand_still
 from app.gate.records import EvidenceWriter, Journal, RunRecords
 from app.gate.start import asked
+
+OnProgress = Callable[[Run], None]  # the run so far; called often
 
 MAX_STARTS = 5  # a run that was begun so often without an end is given up as interrupted
 KEEP_PROGRESS_EVERY = 2.0  # seconds between two progress notes in the stored status
@@ -80,9 +87,9 @@ class Execution:
             if give_up is not None:
                 keeper.block(Code.INTERRUPTED, give_up)
             if not keeper.blocked:
-                await self._gather(
-                    keeper, questions, ledger, journal, cancelled=cancelled, on_progress=on_progress
-                )
+                gathering = self._gather(keeper, questions, ledger, journal, on_progress)
+                if await _cancelled_first(gathering, keeper, cancelled):
+                    keeper.block(Code.CANCELLED, "The run was cancelled.")
         except StorageError as error:
             keeper.block(Code.STORAGE_UNAVAILABLE, str(error))
         except BrokenError as error:
@@ -107,22 +114,20 @@ class Execution:
         questions: tuple[Question, ...],
         ledger: Ledger,
         journal: Journal,
-        *,
-        cancelled: asyncio.Event,
         on_progress: OnProgress,
     ) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.limits.run_timeout_seconds
-        found = await inspect(keeper.run, self.search, deadline)
-        keeper.count_other(found.requests)
-        if keeper.run.inspected:
-            keeper.add(*changed(keeper.run, found))
-        else:
-            keeper.run = _inspected(keeper.run, found)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._look(keeper, questions, ledger, deadline)
+        except TimeoutError:
+            raise BrokenError(Code.TIMED_OUT, "The run's time was up before its first question.") from None
+        on_progress(keeper.run)
         await keeper.keep()
         if keeper.blocked:
             return
-        comparison = Comparison(
+        await Comparison(
             run=keeper.run,
             questions=questions,
             seed=int(keeper.run.manifest["seed"]),
@@ -132,15 +137,72 @@ class Execution:
             journal=journal,
             concurrency=self.limits.concurrency,
             deadline=deadline,
-            on_progress=keeper.noting(on_progress),
-        )
-        if await _cancelled_first(comparison, keeper, cancelled):
-            keeper.block(Code.CANCELLED, "The run was cancelled.")
-            return
+            on_observed=keeper.noting(on_progress),
+        ).make()
+        await self._probe_noise(keeper, questions, ledger, deadline)
         after = await inspect(keeper.run, self.search, loop.time() + self.limits.run_timeout_seconds)
-        keeper.count_other(after.requests)
+        keeper.count(other=after.requests)
         keeper.add(*changed(keeper.run, after))
         keeper.run = at_end(keeper.run, after)
+
+    async def _look(
+        self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger, deadline: float
+    ) -> None:
+        """Everything that is looked at before the first question; where a run is taken up again, only whether
+        the indexes are still what they were, and the labels.
+        """
+        settled = asyncio.get_running_loop().time() + self.limits.settle_seconds
+        found = await inspect(keeper.run, self.search, deadline)
+        keeper.count(other=found.requests)
+        if keeper.run.inspected:
+            keeper.add(*changed(keeper.run, found))
+            keeper.run = at_end(keeper.run, found)
+        else:
+            keeper.inspected(found)
+        if keeper.blocked:
+            return
+        labels = await self._labels(keeper.run, questions, found, deadline)
+        ledger.know(missing=labels.missing, filtered_out=labels.filtered_out)
+        keeper.count(other=labels.requests)
+        if keeper.run.fingerprint is not None:  # taken up again: the rest is known
+            return
+        keeper.add(*labels.checks)
+        filters = check_filters(keeper.run, questions, found.definitions, self.search, deadline)
+        for look in (filters, probe(keeper.run, self.search, self.embedder, deadline)):
+            keeper.found(await look)
+        keeper.found(await stand_still(keeper.run, self.search, deadline, at_earliest=settled))
+        keeper.add(await self._cost(keeper.run, questions))
+        keeper.run = replace(keeper.run, fingerprint=await self._fingerprint(keeper.run, deadline))
+
+    async def _labels(
+        self, run: Run, questions: tuple[Question, ...], found: Inspection, deadline: float
+    ) -> Audit:
+        sides = [_audited(run, side, found) for side in Side]
+        return await audit(questions, *sides, search=self.search, deadline=deadline)
+
+    async def _cost(self, run: Run, questions: tuple[Question, ...]) -> Check:
+        allowance = self.limits.semantic_allowance
+        month = self.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        used = None if allowance is None else await self.records.semantic_since(month)
+        return cost_check(cost(run, questions), used=used, allowance=allowance)
+
+    async def _fingerprint(self, run: Run, deadline: float) -> Fingerprint:
+        try:
+            maps = await self.search.synonym_maps(deadline)
+        except BrokenError:
+            maps = None
+        return fingerprint(run, synonym_maps=maps, inventories={})
+
+    async def _probe_noise(
+        self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger, deadline: float
+    ) -> None:
+        chosen = noisy((question, *ledger.tallies(question)) for question in questions)
+        if chosen:
+            probed = await probe_noise(
+                keeper.run, chosen, search=self.search, embedder=self.embedder, deadline=deadline
+            )
+            keeper.count(other=probed.requests, semantic=probed.semantic)
+            keeper.run = replace(keeper.run, noise_probes=probed.results)
 
     async def _finish(self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger) -> Run:
         finished = replace(keeper.run, finished_at=self.now(), progress=keeper.progress)
@@ -154,44 +216,49 @@ class Execution:
 
 def _decided(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> tuple[Run, bytes]:
     """The run with its decision and its request counts, and its evidence, in one pass over the questions."""
-    writer, requests = EvidenceWriter(), _Requests(queries=run.query)
+    writer, requests = EvidenceWriter(), _Requests(queries=run.query, beside=run.requests)
 
     def evidence() -> Iterator[QuestionResult]:
         for question in questions:
-            observed = ledger.observed(question, Missing())
+            observed = ledger.observed(question)
             writer.add(observed)
             each = result(observed, run.query)
             requests.add(each)
             yield each
 
     decision = decide(run, evidence())
-    counted = replace(run, requests=requests.counted(run.requests.other))
+    counted = replace(run, requests=requests.counted())
     day = (run.finished_at or run.created_at).date()
     return decided(counted, decision, on=day), writer.data()
 
 
-def _inspected(run: Run, found: Inspection) -> Run:
-    return replace(
-        run, baseline=found.baseline, candidate=found.candidate, checks=(*run.checks, *found.checks)
+def _audited(run: Run, side: Side, found: Inspection) -> AuditedIndex:
+    at = run.side(side)
+    if at.fields is None:
+        raise AssertionError("a side without fields is blocked before its labels are looked up")
+    return AuditedIndex(
+        index=at.index, fields=at.fields, query=run.query.of(side), definition=found.definitions[side]
     )
 
 
-async def _cancelled_first(comparison: Comparison, keeper: "_Keeper", cancelled: asyncio.Event) -> bool:
-    """Compare until it is done or the run is cancelled; whether it was cancelled. Keeps progress meanwhile."""
-    comparing = asyncio.create_task(comparison.make())
+async def _cancelled_first(
+    gathering: Coroutine[Any, Any, None], keeper: "_Keeper", cancelled: asyncio.Event
+) -> bool:
+    """Gather until it is done or the run is cancelled; whether it was cancelled. Keeps progress meanwhile."""
+    working = asyncio.create_task(gathering)
     cancelling = asyncio.create_task(cancelled.wait())
     noting, enough = asyncio.create_task(keeper.keep_progress()), keeper.enough
     try:
-        await asyncio.wait({comparing, cancelling}, return_when=asyncio.FIRST_COMPLETED)
-        if comparing.done():
-            comparing.result()
+        await asyncio.wait({working, cancelling}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
             return False
         return True
     finally:
         enough.set()
-        comparing.cancel()
+        working.cancel()
         cancelling.cancel()
-        await asyncio.gather(comparing, cancelling, noting, return_exceptions=True)
+        await asyncio.gather(working, cancelling, noting, return_exceptions=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -204,6 +271,7 @@ class _Keeper:
     claim: str
     progress: Progress = field(default_factory=Progress)
     enough: asyncio.Event = field(default_factory=asyncio.Event)
+    keeping: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def blocked(self) -> bool:
@@ -215,14 +283,28 @@ class _Keeper:
     def block(self, code: Code, message: str) -> None:
         self.add(Check(code=code, level=Level.BLOCKING, message=message))
 
-    def count_other(self, requests: int) -> None:
-        counted = replace(self.run.requests, other=self.run.requests.other + requests)
+    def inspected(self, found: Inspection) -> None:
+        self.run = replace(
+            self.run,
+            baseline=found.baseline,
+            candidate=found.candidate,
+            checks=(*self.run.checks, *found.checks),
+        )
+
+    def found(self, findings: Findings) -> None:
+        self.add(*findings.checks)
+        self.count(other=findings.requests, semantic=findings.semantic)
+
+    def count(self, *, other: int, semantic: int = 0) -> None:
+        """Requests beside the comparison's."""
+        before = self.run.requests
+        counted = replace(before, other=before.other + other, semantic=before.semantic + semantic)
         self.run = replace(self.run, requests=counted)
 
-    def noting(self, on_progress: OnProgress) -> OnProgress:
+    def noting(self, on_progress: OnProgress) -> OnObserved:
         def note(done: int, planned: int) -> None:
             self.progress = Progress(done=done, planned=planned)
-            on_progress(done, planned)
+            on_progress(replace(self.run, progress=self.progress))
 
         return note
 
@@ -241,13 +323,14 @@ class _Keeper:
 
     async def keep(self) -> None:
         """Keep the run as it is now. ConflictError if another execution has claimed it."""
-        try:
-            self.etag = await self.records.replace(self.run, self.etag)
-        except ConflictError:
-            stored, etag = await self.records.read(self.run.id)
-            if stored.manifest.get("claim") != self.claim:
-                raise
-            self.etag = await self.records.replace(self.run, etag)  # a write of ours whose answer was lost
+        async with self.keeping:
+            try:
+                self.etag = await self.records.replace(self.run, self.etag)
+            except ConflictError:
+                stored, etag = await self.records.read(self.run.id)
+                if stored.manifest.get("claim") != self.claim:
+                    raise
+                self.etag = await self.records.replace(self.run, etag)  # a write of ours, its answer lost
 
     async def keep_progress(self) -> None:
         """Until `enough`: note progress in the stored status. That it cannot be noted now is no harm."""
@@ -262,9 +345,10 @@ class _Keeper:
 
 @dataclass(slots=True, kw_only=True)
 class _Requests:
-    """Requests counted from the observations."""
+    """Requests counted from the observations, on top of those beside them."""
 
     queries: Queries
+    beside: Requests
     comparison: int = 0
     retries: int = 0
     semantic: int = 0
@@ -278,11 +362,11 @@ class _Requests:
                 self.throttled += observation.throttled
                 self.semantic += observation.attempts if self.queries.of(side).semantic else 0
 
-    def counted(self, other: int) -> Requests:
-        return Requests(
+    def counted(self) -> Requests:
+        return replace(
+            self.beside,
             comparison=self.comparison,
-            other=other,
-            semantic=self.semantic,
+            semantic=self.beside.semantic + self.semantic,
             retries=self.retries,
             throttled=self.throttled,
         )

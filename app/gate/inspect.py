@@ -1,14 +1,22 @@
 """Look at both indexes before the first question, and again after the last."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+from pydantic import TypeAdapter
 
 from app.domain.check import Check, Level
 from app.domain.errors import BrokenError
+from app.domain.fingerprint import Fingerprint, IndexFingerprint, json_digest
 from app.domain.index import Definition, definition_digest, resolve
-from app.domain.query import QuerySettings, Side
+from app.domain.policy import Policy
+from app.domain.query import Queries, QuerySettings, Side
 from app.domain.reasons import Code
 from app.domain.run import IndexSide, Run
 from app.gate.ports import SearchService
+
+_QUERIES = TypeAdapter(Queries)
+_POLICY = TypeAdapter(Policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +25,7 @@ class Inspection:
 
     baseline: IndexSide
     candidate: IndexSide
+    definitions: Mapping[Side, Definition | None]
     checks: tuple[Check, ...]
     requests: int
 
@@ -36,6 +45,7 @@ async def inspect(run: Run, search: SearchService, deadline: float) -> Inspectio
     return Inspection(
         baseline=baseline.side,
         candidate=candidate.side,
+        definitions={Side.BASELINE: baseline.definition, Side.CANDIDATE: candidate.definition},
         checks=tuple(dict.fromkeys(checks)),
         requests=baseline.requests + candidate.requests,
     )
@@ -51,6 +61,7 @@ class _Found:
     side: IndexSide
     checks: tuple[Check, ...]
     requests: int
+    definition: Definition | None = None
 
 
 async def _inspect_side(run: Run, side: Side, search: SearchService, deadline: float) -> _Found:
@@ -93,7 +104,12 @@ def _resolved(side: IndexSide, definition: Definition | None, query: QuerySettin
         checks.append(
             Check(code="definition-unreadable", level=Level.WARNING, message=message, index=side.index)
         )
-    return _Found(side=replace(side, fields=resolution.fields), checks=tuple(checks), requests=requests)
+    return _Found(
+        side=replace(side, fields=resolution.fields),
+        checks=tuple(checks),
+        requests=requests,
+        definition=definition,
+    )
 
 
 def blocking(error: BrokenError) -> Check:
@@ -133,4 +149,29 @@ def at_end(run: Run, now: Inspection) -> Run:
         run,
         baseline=replace(run.baseline, documents_at_end=now.baseline.documents),
         candidate=replace(run.candidate, documents_at_end=now.candidate.documents),
+    )
+
+
+def fingerprint(
+    run: Run, *, synonym_maps: Mapping[str, str] | None, inventories: Mapping[Side, str | None]
+) -> Fingerprint:
+    """What the run judges, as it is now. `synonym_maps`: etags by name; `inventories`: digests by side."""
+
+    def of(side: Side) -> IndexFingerprint:
+        at = run.side(side)
+        return IndexFingerprint(
+            index=at.index,
+            definition_digest=at.definition_digest,
+            etag=at.etag,
+            documents=at.documents,
+            synonym_maps=None if synonym_maps is None else json_digest(dict(synonym_maps)),
+            inventory=inventories.get(side),
+        )
+
+    return Fingerprint(
+        baseline=of(Side.BASELINE),
+        candidate=of(Side.CANDIDATE),
+        golden_set=run.golden_set.digest,
+        query=json_digest(_QUERIES.dump_python(run.query, mode="json")),
+        policy=json_digest(_POLICY.dump_python(run.policy, mode="json")),
     )

@@ -1,6 +1,6 @@
 """What the use cases need from the world, in their own words. Adapters provide it, tests fake it."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -171,6 +171,3 @@ class DocumentStore(Protocol):
     def names(self, prefix: str) -> AsyncIterator[str]:
         """All names that begin with `prefix`, in lexical order."""
         ...
-
-
-OnProgress = Callable[[int, int], None]  # observations made, observations planned

@@ -5,7 +5,7 @@ of requests: never a hundred questions that fail for one reason.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.domain.check import Check, Level
@@ -20,6 +20,7 @@ from app.gate.compare import SERVICE_FAILURES
 from app.gate.inspect import blocking
 from app.gate.ports import Ask, Embedder, Listing, SearchService
 
+COST = "cost"  # the check that says what a run will cost
 PROBE = "search index gate probe"  # asked once of each side: the whole query of a question, with no answer expected
 
 
@@ -51,7 +52,7 @@ class Findings:
 async def check_filters(
     run: Run,
     questions: Sequence[Question],
-    definitions: dict[Side, Definition | None],
+    definitions: Mapping[Side, Definition | None],
     search: SearchService,
     deadline: float,
 ) -> Findings:
@@ -205,11 +206,11 @@ def cost_check(expected: Cost, *, used: int | None, allowance: int | None) -> Ch
         f"{expected.embeddings} embedding calls (the vectorizer's included)."
     )
     if allowance is None or used is None:
-        return Check(code="cost", level=Level.INFO, message=message, measured=expected.semantic)
+        return Check(code=COST, level=Level.INFO, message=message, measured=expected.semantic)
     left = max(allowance - used, 0)
     message += f" Runs kept here used {used} of this month's {allowance} semantic queries."
     if expected.semantic <= left:
-        return Check(code="cost", level=Level.INFO, message=message, measured=expected.semantic, limit=left)
+        return Check(code=COST, level=Level.INFO, message=message, measured=expected.semantic, limit=left)
     return Check(
         code=Code.QUOTA_EXCEEDED,
         level=Level.BLOCKING,

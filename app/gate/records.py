@@ -22,6 +22,7 @@ import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -139,6 +140,15 @@ class RunRecords:
             run_id = name.removeprefix("status/").removesuffix(".json")
             if before is None or run_id < before:
                 yield (await self.read(run_id))[0]
+
+    async def semantic_since(self, when: datetime) -> int:
+        """Semantic queries that the runs created since then have used."""
+        used = 0
+        async for run in self.newest_first():
+            if run.created_at < when:
+                break
+            used += run.requests.semantic
+        return used
 
     async def claim_key(self, key: str, request: str, run_id: str) -> str:
         """The id of the run that an idempotency key stands for: `run_id`, or the one it was first used for.

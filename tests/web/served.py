@@ -15,6 +15,7 @@ from app.domain.golden import GoldenTexts
 from app.domain.query import Embedding
 from app.gate.execute import Execution, Limits
 from app.gate.opened import OpenGate
+from app.gate.preflight import PROBE
 from app.gate.records import RunRecords
 from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
@@ -88,7 +89,7 @@ class Service:
     @property
     def questions_asked(self) -> list[tuple[str, str]]:
         """Index and text of every question that was sent."""
-        return [(ask.index, ask.text) for ask in self.search.asked]
+        return [(ask.index, ask.text) for ask in self.search.asked if ask.text != PROBE]
 
     @property
     def runs_kept(self) -> list[str]:

@@ -68,11 +68,47 @@ async def test_of_very_many_faults_the_first_thousand_are_listed(client: httpx.A
     assert told["detail"].startswith("1500 faults")
 
 
-async def test_labels_cannot_be_checked_against_indexes_yet(client: httpx.AsyncClient) -> None:
-    refused = await client.post(
-        "/v1/golden-sets/check", json={"golden": golden(lines(1)), "indexes": ["kb-v1"]}
+async def test_the_labels_that_each_index_lacks(service: Service, client: httpx.AsyncClient) -> None:
+    service.search.index("kb-v1").stored = [{"chunk_id": "1", "parent_id": "D1"}]
+    service.search.index("kb-v2").stored = [{"chunk_id": "1", "parent_id": "d1"}]
+    response = await client.post(
+        "/v1/golden-sets/check",
+        json={"golden": golden(lines(2)), "indexes": ["kb-v1", "kb-v2", "kb-v9", "kb-v1"]},
     )
-    assert "indexes" in problem(refused, 501)["detail"]
+    assert response.status_code == 200
+    found = response.json()
+    assert found["contents"]["questions"] == 2
+    first, second, third = found["indexes"]
+    assert first["absent"] == [
+        {
+            "document": "d1",
+            "questions": ["q1", "q2"],
+            "critical": False,
+            "forbidden": False,
+            "suggestions": ["D1"],
+            "parent_names": None,
+            "hint": "did you mean 'D1'? it differs in letter case",
+        }
+    ]
+    assert (second["index"], second["documents"], second["found"], second["absent"]) == ("kb-v2", 1, 1, [])
+    assert second["unverified"] == second["checks"] == []
+    assert [check["code"] for check in third["checks"]] == ["index-missing"]
+
+
+async def test_a_set_with_faults_is_not_looked_up(service: Service, client: httpx.AsyncClient) -> None:
+    response = await client.post(
+        "/v1/golden-sets/check", json={"golden": golden("x\n"), "indexes": ["kb-v1"]}
+    )
+    assert response.json()["fault_count"] == 1
+    assert response.json()["indexes"] == []
+    assert service.search.described == []
+
+
+async def test_very_many_indexes_at_once_are_refused(service: Service, client: httpx.AsyncClient) -> None:
+    names = [f"kb-{number}" for number in range(11)]
+    refused = await client.post("/v1/golden-sets/check", json={"golden": golden(lines(1)), "indexes": names})
+    assert "at most 10" in problem(refused, 422)["detail"]
+    assert service.search.described == []
 
 
 @pytest.mark.parametrize("sent", [{}, {"golden": "hr"}, {"golden": {"name": "x"}}, {"golden": None}])
