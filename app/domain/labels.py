@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import chain
+from itertools import chain, islice
 from urllib.parse import quote, unquote
 
 from app.domain.check import Check, Level
@@ -25,6 +25,7 @@ from app.domain.reasons import Code
 _NAMED = 5  # documents that a message describes before it says how many more
 _NAME_LENGTH = 160  # characters of a name that a message shows
 _SIMILAR = 0.8  # how much of two file names must be alike, by difflib's ratio
+_COMPARED = 5000  # names that are compared so for one label, which takes some 0.1 s
 _SUGGESTED = 3  # names for one label
 _DECODINGS: tuple[tuple[ParentNames, ...], ...] = (
     (),
@@ -443,7 +444,7 @@ class Catalogue:
 
     def near(self, label: str, *, similar: bool = True) -> Near | None:
         """What the label probably means; None if nothing is near. `similar` allows for slips of the pen, which
-        takes time in proportion to the catalogue.
+        takes its time.
         """
         for other, names in self._others.items():
             if label in names:
@@ -475,7 +476,8 @@ class Catalogue:
 
     def _similar(self, label: str) -> Near | None:
         tails = self._forms[_TAIL]
-        close = get_close_matches(_FORMS[_TAIL][0](label), tails, n=1, cutoff=_SIMILAR)
+        some = islice(tails, _COMPARED)
+        close = get_close_matches(_FORMS[_TAIL][0](label), some, n=1, cutoff=_SIMILAR)
         return Near(names=tuple(tails[close[0]][:1]), because="it is spelled alike") if close else None
 
 
