@@ -500,19 +500,24 @@ def _refused(unseen: IndexLabels, checks: tuple[Check, ...], *, requests: int) -
 
 
 def _told(unseen: IndexLabels, questions: Sequence[Question], holdings: Holdings) -> IndexLabels:
-    named = documents(questions)
+    naming: dict[str, list[Question]] = {}
+    for each in questions:
+        for name in documents((each,)):
+            naming.setdefault(name, []).append(each)
     return replace(
         unseen,
-        found=sum(name in holdings.present for name in named),
-        absent=tuple(_absent(name, questions, holdings) for name in named if name in holdings.absent),
-        unverified=holdings.unverified(named),
+        found=sum(name in holdings.present for name in naming),
+        absent=tuple(
+            _absent(name, by, holdings.near.get(name))
+            for name, by in naming.items()
+            if name in holdings.absent
+        ),
+        unverified=holdings.unverified(naming),
         checks=labels.side_checks(questions, holdings),
     )
 
 
-def _absent(name: str, questions: Sequence[Question], holdings: Holdings) -> Absent:
-    naming = [each for each in questions if name in documents((each,))]
-    near = holdings.near.get(name)
+def _absent(name: str, naming: Sequence[Question], near: Near | None) -> Absent:
     return Absent(
         document=name,
         questions=tuple(each.id for each in naming),
