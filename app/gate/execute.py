@@ -12,6 +12,7 @@ from app.domain.decision import decide, decided, result
 from app.domain.errors import BrokenError, ConflictError, StorageError
 from app.domain.fingerprint import Fingerprint
 from app.domain.golden import Question
+from app.domain.labels import unguarded
 from app.domain.outcome import QuestionResult, observations
 from app.domain.query import Queries, Side
 from app.domain.reading import read_golden_set
@@ -216,6 +217,8 @@ class Execution:
 
 def _decided(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> tuple[Run, bytes]:
     """The run with its decision and its request counts, and its evidence, in one pass over the questions."""
+    critical = (ledger.observed(question) for question in questions if question.critical)
+    run = replace(run, checks=(*run.checks, *unguarded(critical, run.query.baseline)))
     writer, requests = EvidenceWriter(), _Requests(queries=run.query, beside=run.requests)
 
     def evidence() -> Iterator[QuestionResult]:
