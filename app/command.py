@@ -38,7 +38,7 @@ from app.gate.labels import IndexLabels, check_labels
 from app.gate.opened import OpenGate
 from app.gate.preflight import COST
 from app.gate.start import StartRequest, start
-from app.main import create_app, open_gate, open_records
+from app.main import create_app, open_gate, open_records, open_search
 from app.report.escaping import visible
 from app.report.html import html
 from app.report.junit import junit
@@ -480,10 +480,10 @@ def check_command(path: Path, indexes: tuple[str, ...], settings: Settings | Non
 
 async def _check_labels(golden: GoldenSet, indexes: tuple[str, ...], settings: Settings) -> list[IndexLabels]:
     found = []
-    async with open_gate(settings) as opened:
+    async with open_search(settings) as search:
         deadline = asyncio.get_running_loop().time() + settings.run_timeout_seconds
         for name in dict.fromkeys(indexes):
-            found.append(await check_labels(golden, name, search=opened.search, deadline=deadline))
+            found.append(await check_labels(golden, name, search=search, deadline=deadline))
             for line in _told_labels(found[-1]):
                 sys.stdout.write(f"{visible(line)}\n")
     return found

@@ -42,25 +42,31 @@ def create_app(settings: Settings) -> "FastAPI":
 
 
 @asynccontextmanager
-async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
-    """The gate over the real world. InputError if a setting that it needs is missing."""
+async def open_search(settings: Settings) -> AsyncIterator[AzureSearch]:
+    """The search service alone. InputError if a setting that it needs is missing."""
     faults = searching_faults(settings)
     if faults or settings.search_endpoint is None:
         raise InputError(faults)
+    key = _secret(settings.search_api_key)
+    async with (
+        azure_credential(key, client_id=settings.client_id) as credential,
+        AzureSearch(
+            endpoint=settings.search_endpoint,
+            credential=credential,
+            audience=settings.search_audience,
+            client_id=settings.client_id,
+            max_concurrency=settings.max_concurrency,
+            query_timeout_seconds=settings.query_timeout_seconds,
+        ) as search,
+    ):
+        yield search
+
+
+@asynccontextmanager
+async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
+    """The gate over the real world. InputError if a setting that it needs is missing."""
     async with AsyncExitStack() as stack:
-        credential = await stack.enter_async_context(
-            azure_credential(_secret(settings.search_api_key), client_id=settings.client_id)
-        )
-        search = await stack.enter_async_context(
-            AzureSearch(
-                endpoint=settings.search_endpoint,
-                credential=credential,
-                audience=settings.search_audience,
-                client_id=settings.client_id,
-                max_concurrency=settings.max_concurrency,
-                query_timeout_seconds=settings.query_timeout_seconds,
-            )
-        )
+        search = await stack.enter_async_context(open_search(settings))
         embedding = await stack.enter_async_context(
             azure_credential(_secret(settings.embedding_api_key), client_id=settings.client_id)
         )

@@ -73,7 +73,8 @@ def decide(run: Run, questions: Iterable[QuestionResult]) -> Decision:
         evidence.add(each, run.query)
         for gathered in (measures, statistics, noise):
             gathered.add(each, run.query)
-    reasons = ordered(_merged([*_from_checks(run), *_from_counts(run), *_from_questions(run, evidence)]))
+    found = (*_from_checks(run), *_from_counts(run), *_from_documents(run), *_from_questions(run, evidence))
+    reasons = ordered(_merged(found))
     return Decision(
         verdict=verdict(reasons),
         reasons=reasons,
@@ -229,6 +230,28 @@ def _from_counts(run: Run) -> Iterator[Reason]:
             )
 
 
+def _from_documents(run: Run) -> Iterator[Reason]:
+    """Parents of the baseline that the candidate lacks, where the policy limits their share."""
+    limit = run.policy.max_lost_documents_share
+    if limit is None:
+        return
+    lost = next((check for check in run.checks if check.code == Code.LOST_DOCUMENTS), None)
+    whole = run.inventories is not None and all(
+        each.complete for each in (run.inventories.baseline, run.inventories.candidate)
+    )
+    if lost is not None and lost.measured is not None and lost.measured > limit:
+        yield Reason(
+            code=Code.LOST_DOCUMENTS,
+            measured=lost.measured,
+            limit=limit,
+            setting="max_lost_documents_share",
+            questions=lost.questions,
+            documents=lost.documents,
+        )
+    elif not whole:
+        yield Reason(code=Code.NOT_EVALUATED, setting="max_lost_documents_share")
+
+
 def _merged(reasons: Iterable[Reason]) -> list[Reason]:
     """Several reasons of one code as one: the first's numbers, everybody's questions and documents."""
     by_code: dict[Code, Reason] = {}
@@ -308,6 +331,8 @@ def _unmeasured(run: Run, evidence: _Evidence, counts: Counts) -> Iterator[Reaso
 
 def _regressions(run: Run, evidence: _Evidence, counts: Counts) -> Iterator[Reason]:
     policy = run.policy
+    if policy.max_net_destabilised is not None and not (policy.noise_runs and policy.confirm_runs):
+        yield Reason(code=Code.NOT_EVALUATED, setting="max_net_destabilised")
     if counts.lost - counts.gained > policy.max_net_loss:
         yield Reason(
             code=Code.NET_LOSS,

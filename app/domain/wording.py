@@ -65,7 +65,7 @@ def short(reason: Reason) -> str:
     """The rule with its numbers, in a few words."""
     measured, limit = _number(reason.measured), _number(reason.limit)
     if reason.measured is None:
-        return reason.code.value
+        return reason.code.value if reason.setting is None else f"{reason.code.value} ({reason.setting})"
     if reason.limit is None:
         return f"{reason.code.value} ({measured})"
     return f"{reason.code.value} ({measured}, limit {limit})"

@@ -30,6 +30,9 @@ from app.gate.start import asked
 
 OnProgress = Callable[[Run], None]  # the run so far; called often
 
+# blocking for the verdict, but no reason not to ask: the evidence is wanted all the same
+_GOES_ON = frozenset({Code.CRITICAL_STALE, Code.NOT_EVALUATED, Code.LOST_DOCUMENTS})
+
 MAX_STARTS = 5  # a run that was begun so often without an end is given up as interrupted
 KEEP_PROGRESS_EVERY = 2.0  # seconds between two progress notes in the stored status
 
@@ -278,7 +281,9 @@ class _Keeper:
 
     @property
     def blocked(self) -> bool:
-        return any(check.level is Level.BLOCKING for check in self.run.checks)
+        """Whether a finding keeps the questions from being asked."""
+        blocking_checks = (check for check in self.run.checks if check.level is Level.BLOCKING)
+        return any(check.code not in _GOES_ON for check in blocking_checks)
 
     def add(self, *checks: Check) -> None:
         self.run = replace(self.run, checks=(*self.run.checks, *checks))
