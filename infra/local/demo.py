@@ -34,7 +34,8 @@ RECIPES: Mapping[str, Recipe] = {
     "handbook-v2-quick": Recipe(
         chunker=Chunker.FIXED, size=120, overlap=0, model="all-minilm-l6-v2", analyzer="standard.lucene"
     ),
-    # sections under their headings, tables with their header, a retrieval model, and the analyzer kept
+    # sections under their headings, short ones joined; tables with their header; a model made for retrieval; the
+    # analyzer kept. The README tells how it came to these numbers
     "handbook-v3-careful": Recipe(
         chunker=Chunker.HEADINGS, size=256, least=64, model="bge-small-en-v1.5", analyzer="en.lucene"
     ),
@@ -127,7 +128,11 @@ def _run(command: Sequence[str], settings: Mapping[str, str]) -> int:
 @contextmanager
 def _stand_in(folder: Path) -> Iterator[Target]:
     """The search stand-in on a free port, stopped at the end. Its complaints go to stand-in.log."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        complaints = (folder / "stand-in.log").open("w", encoding="utf-8")
+    except OSError as error:
+        raise DemoError(f"cannot write to {folder}: {error.strerror}") from error
     key = secrets.token_urlsafe(16)
     command = [
         sys.executable,
@@ -139,8 +144,7 @@ def _stand_in(folder: Path) -> Iterator[Target]:
         "--folder",
         str(folder / "search"),
     ]
-    log = folder / "stand-in.log"
-    with log.open("w", encoding="utf-8") as complaints:
+    with complaints:
         process = subprocess.Popen(  # noqa: S603 - our own program
             command,
             cwd=ROOT,
@@ -151,7 +155,7 @@ def _stand_in(folder: Path) -> Iterator[Target]:
             start_new_session=True,  # Ctrl-C ends the gate first, which may still have a question to ask
         )
         try:
-            yield Target(endpoint=_address(process, log), api_key=key)
+            yield Target(endpoint=_address(process, folder / "stand-in.log"), api_key=key)
         finally:
             _stop(process)
             if process.stdout is not None:
