@@ -130,11 +130,11 @@ def label(hit: Hit) -> str:
     return f"{hit.title} ({name})" if hit.title and hit.title != hit.parent else name
 
 
-def forbidden_places(result: QuestionResult) -> str:
-    """The forbidden documents that the candidate showed, each with its best rank."""
+def forbidden_places(result: Observed, side: Side) -> str:
+    """The forbidden documents that the side showed, each with its best rank; empty where it showed none."""
     best: dict[str, int] = {}
-    for hit in (hit for seen in result.candidate for hit in seen.hits):
-        if hit.parent in result.forbidden_hits:
+    for hit in (hit for seen in observations(result, side) for hit in seen.hits):
+        if hit.parent in result.forbidden:
             best[hit.parent] = min(hit.rank, best.get(hit.parent, hit.rank))
     return ", ".join(f"{document} at {rank}" for document, rank in best.items())
 

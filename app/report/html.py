@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from app.domain.check import Level
 from app.domain.observation import Hit, Observation
 from app.domain.outcome import Outcome, QuestionResult, failed
-from app.domain.query import QuerySettings
+from app.domain.query import QuerySettings, Side
 from app.domain.reasons import Verdict
 from app.domain.run import Run
 from app.domain.wording import sentence, short
@@ -37,6 +37,7 @@ from app.report.evidence import (
     stale_in_words,
     where_it_went,
 )
+from app.report.findings import Findings, Section, changed_in_short, honest, not_evaluated
 from app.report.record import facts
 from app.report.steps import next_steps
 
@@ -85,6 +86,10 @@ def html(run: Run, results: Iterable[QuestionResult]) -> Iterator[str]:
         reasons=[(short(reason), sentence(reason, run)) for reason in run.reasons],
         steps=next_steps(run),
         lists=lists,
+        findings=lists.sections(),
+        not_evaluated=not_evaluated(run),
+        changed=changed_in_short(run),
+        honest=honest(run),
         checks=[check for level in reversed(Level) for check in run.checks if check.level is level],
         facts=facts(run),
         context_sizes={run.query.baseline.context_size, run.query.candidate.context_size},
@@ -153,7 +158,9 @@ class _Card:
 class _Lists:
     """All questions by the section that they stand in, gathered in one pass and cut to what is shown."""
 
+    findings: Findings
     forbidden: list[_Row] = field(default_factory=list)
+    forbidden_now: list[_Row] = field(default_factory=list)
     critical: list[_Card] = field(default_factory=list)
     plain: list[_Card] = field(default_factory=list)
     noisy: list[_Row] = field(default_factory=list)
@@ -168,17 +175,23 @@ class _Lists:
         """Critical ones first."""
         return [*self.critical, *self.plain]
 
+    def sections(self) -> tuple[Section, ...]:
+        return self.findings.sections()
+
     @classmethod
     def of(cls, run: Run, results: Iterable[QuestionResult]) -> "_Lists":
-        lists = cls()
+        lists = cls(findings=Findings(run))
         for each in results:
             lists._add(each, run)
         return lists
 
     def _add(self, each: QuestionResult, run: Run) -> None:
         """A question may stand in two lists: what failed, or has a stale label, is always named as such."""
-        if each.forbidden_hits:
-            self.forbidden.append(_row(each, run, forbidden_places(each)))
+        self.findings.add(each)
+        for side, rows in ((Side.CANDIDATE, self.forbidden), (Side.BASELINE, self.forbidden_now)):
+            shows = forbidden_places(each, side)
+            if shows:
+                rows.append(_row(each, run, shows))
         if each.critical_lost:
             self.critical.append(_card(each, run, with_contexts=True))
         elif each.outcome is Outcome.LOST:

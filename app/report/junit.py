@@ -10,6 +10,7 @@ from datetime import UTC
 from xml.etree import ElementTree as ET
 
 from app.domain.outcome import Outcome, QuestionResult, failed
+from app.domain.query import Side
 from app.domain.reasons import Reason, Verdict, verdict
 from app.domain.run import Run
 from app.domain.wording import sentence, short
@@ -185,7 +186,11 @@ def _result(result: QuestionResult, run: Run) -> _Result:
 def _judged(result: QuestionResult, run: Run) -> tuple[str | None, str, str]:
     """Element, type and message. What is measured as wrong goes first; a failed observation is no loss."""
     if result.forbidden_hits:
-        return "failure", "forbidden-hit", f"shows forbidden documents: {forbidden_places(result)}"
+        return (
+            "failure",
+            "forbidden-hit",
+            f"shows forbidden documents: {forbidden_places(result, Side.CANDIDATE)}",
+        )
     if result.critical_lost or result.outcome is Outcome.LOST:
         after = shown(result, run.query).after
         parts = (f"rank {moved(result, run.query)}", where_it_went(result, after, run.query.candidate))
@@ -221,7 +226,7 @@ def _lines(result: QuestionResult, run: Run) -> Iterator[str]:
         for hit in context(seen, query):
             yield f"{word} {hit.rank}: {visible(label(hit))}"
     if result.forbidden_hits:
-        yield f"forbidden: {visible(forbidden_places(result))}"
+        yield f"forbidden: {visible(forbidden_places(result, Side.CANDIDATE))}"
     yield from (f"error: {visible(each)}" for each in failures(result))
     if result.missing.in_both:
         yield visible(stale_in_words(result))

@@ -1,7 +1,8 @@
-"""The report as Markdown for a build summary: what was decided and why, what to do, what was lost.
+"""The report as Markdown for a build summary: what was decided and why, what to do, what was lost, what changed.
 
 Azure DevOps takes a summary of at most 1 MB. Under the limit no row is cut: what does not fit is left out
-whole, in reading order from the end, and counted.
+whole, in reading order from the end, and counted. Room is kept for the record and for the findings beside the
+questions, which are short, however many questions were lost.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 
 from app.domain.check import Check, Level
 from app.domain.outcome import Outcome, QuestionResult, failed
+from app.domain.query import Side
 from app.domain.run import Run
 from app.domain.wording import sentence, short
 from app.report.escaping import markdown_code, markdown_prose
@@ -23,6 +25,7 @@ from app.report.evidence import (
     stale_in_words,
     where_it_went,
 )
+from app.report.findings import Findings, Section, Table, not_evaluated
 from app.report.record import counts_in_short, facts
 from app.report.steps import next_steps
 
@@ -39,16 +42,18 @@ def markdown(run: Run, results: Iterable[QuestionResult], *, limit_bytes: int = 
     if limit_bytes < LEAST_BYTES:
         raise ValueError(f"a report needs at least {LEAST_BYTES} bytes, not {limit_bytes}")
     lists = _Lists.of(run, results)
-    record = _record(run)
-    kept_free = _size(record) if _size(record) <= limit_bytes // 3 else 0
-    sheet = _Sheet(limit=limit_bytes - _NOTE_BYTES - kept_free)
+    record, findings = _record(run), tuple(lists.beside())
+    sheet = _Sheet(limit=limit_bytes - _NOTE_BYTES)
+    sheet.keep_room((record, *findings), most=limit_bytes // 3)
     sheet.add(f"# {run.verdict or f'No verdict yet ({run.state})'}: {_name(run)}")
-    for section in (_top(run), _reasons(run), _steps(run), *lists.sections(), _checks(run.checks)):
+    for section in (
+        *(_top(run), _reasons(run), _steps(run)),
+        *lists.worst(),
+        *findings,
+        *lists.others(),
+        *(_checks(run.checks), record),
+    ):
         sheet.section(section)
-    if kept_free:
-        sheet.pieces.append(_text(record))
-    else:
-        sheet.section(record)
     return sheet.text()
 
 
@@ -76,6 +81,9 @@ class _Section:
         opening = "".join(f"\n{block}\n" for block in blocks if block)
         return opening if self.head else f"{opening}\n"
 
+    def text(self) -> str:
+        return self.opening() + "".join(f"{row}\n" for row in self.rows)
+
 
 def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
@@ -89,6 +97,17 @@ class _Sheet:
     size: int = 0
     pieces: list[str] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+
+    def keep_room(self, sections: Iterable["_Section"], *, most: int) -> None:
+        """Keep room for those sections that take up at most so many bytes together, in this order."""
+        for section in sections:
+            text = section.text()
+            size = len(text.encode())
+            if section.rows and size <= most:
+                most -= size
+                self.limit -= size
+                self.kept[section.what] = text
 
     def add(self, line: str) -> bool:
         """Whether the line fitted, with its line end."""
@@ -100,8 +119,11 @@ class _Sheet:
         return True
 
     def section(self, section: _Section) -> None:
-        """As many rows as fit; once a row did not, none of a later section."""
+        """As many rows as fit; once a row did not, none of a later section but those that room is kept for."""
         if not section.rows:
+            return
+        if section.what in self.kept:
+            self.pieces.append(self.kept[section.what])
             return
         opening = section.opening()
         for place, row in enumerate(section.rows):
@@ -118,14 +140,6 @@ class _Sheet:
         return "".join(self.pieces)
 
 
-def _text(section: _Section) -> str:
-    return section.opening() + "".join(f"{row}\n" for row in section.rows)
-
-
-def _size(section: _Section) -> int:
-    return len(_text(section).encode())
-
-
 # the sections ----------------------------------------------------------------------------------------------
 
 
@@ -133,6 +147,7 @@ def _top(run: Run) -> _Section:
     parts = []
     if run.headline:
         parts.append(markdown_prose(run.headline, characters=_LONG))
+    parts.extend(f"**Not evaluated**: {markdown_prose(rule)}" for rule in not_evaluated(run))
     if run.noise_study:
         parts.append("This is a noise study: one index against itself. Nothing can be promoted by it.")
     return _Section(what="lines at the top", rows=("\n\n".join(parts),) if parts else ())
@@ -156,9 +171,11 @@ def _steps(run: Run) -> _Section:
 class _Lists:
     """The rows of all questions that are not unchanged, gathered in one pass."""
 
+    findings: Findings
     critical: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     forbidden: list[str] = field(default_factory=list)
+    forbidden_now: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     noisy: list[str] = field(default_factory=list)
@@ -166,16 +183,18 @@ class _Lists:
 
     @classmethod
     def of(cls, run: Run, results: Iterable[QuestionResult]) -> "_Lists":
-        lists = cls()
+        lists = cls(findings=Findings(run))
         for each in results:
             lists._add(each, run)
         return lists
 
     def _add(self, each: QuestionResult, run: Run) -> None:
+        self.findings.add(each)
         who = markdown_prose(owner(each, run), characters=100)
-        if each.forbidden_hits:
-            shows = markdown_prose(forbidden_places(each))
-            self.forbidden.append(_row((*_question(each), shows, who)))
+        for side, rows in ((Side.CANDIDATE, self.forbidden), (Side.BASELINE, self.forbidden_now)):
+            shows = forbidden_places(each, side)
+            if shows:
+                rows.append(_row((*_question(each), markdown_prose(shows), who)))
         if each.critical_lost:
             self.critical.append(_lost(each, run, who))
         elif each.outcome is Outcome.LOST:
@@ -190,15 +209,27 @@ class _Lists:
         if each.outcome is Outcome.GAINED:
             self.gained.append(_row((*_question(each), moved(each, run.query))))
 
-    def sections(self) -> Iterator[_Section]:
-        """In the order in which they matter."""
-        asked = ("id", "question")
+    def beside(self) -> Iterator[_Section]:
+        """The findings beside the questions."""
+        for section in self.findings.sections():
+            yield from _finding(section)
+
+    def worst(self) -> Iterator[_Section]:
+        """What may decide, in the order in which it matters."""
+        asked = _ASKED
         yield _Section(
             what="questions with forbidden documents",
             title=f"Forbidden documents shown ({len(self.forbidden)})",
             intro="The candidate shows these although the question's filter must hide them.",
             head=(*asked, "shown at rank", "owner"),
             rows=self.forbidden,
+        )
+        yield _Section(
+            what="questions with forbidden documents in the baseline",
+            title=f"Forbidden documents that the baseline shows ({len(self.forbidden_now)})",
+            intro="The index in use shows these today, whatever becomes of the candidate: correct its filter field.",
+            head=(*asked, "shown at rank", "owner"),
+            rows=self.forbidden_now,
         )
         yield _Section(
             what="lost questions",
@@ -215,6 +246,10 @@ class _Lists:
             head=(*asked, "what happened"),
             rows=self.errors,
         )
+
+    def others(self) -> Iterator[_Section]:
+        """The other questions to look at."""
+        asked = _ASKED
         yield _Section(
             what="stale labels",
             title=f"Stale labels ({len(self.stale)})",
@@ -238,6 +273,9 @@ class _Lists:
         )
 
 
+_ASKED = ("id", "question")
+
+
 def _question(each: QuestionResult) -> tuple[str, str]:
     return markdown_code(each.id), markdown_prose(each.question, characters=300)
 
@@ -257,6 +295,34 @@ def _lost(each: QuestionResult, run: Run, who: str) -> str:
             markdown_prose(place_taken(pair, run.query)),
             who,
         )
+    )
+
+
+def _finding(section: Section) -> Iterator[_Section]:
+    """A section of findings as a list, then its tables. Sections of one heading are named apart by `what`."""
+    rows = [f"- **Warning**: {markdown_prose(text, characters=_LONG)}" for text in section.warnings]
+    rows.extend(f"- {markdown_prose(line, characters=_LONG)}" for line in section.lines)
+    for group in section.groups:
+        more = (f"and {group.more:,} more, which are in run.json",) if group.more else ()
+        lines = (f"  - {markdown_prose(line)}" for line in (*group.lines, *more))
+        rows.append("\n".join((f"- **{markdown_prose(group.title)}**", *lines)))
+    rows.extend(f"- {markdown_prose(line, characters=_LONG)}" for line in section.notes)
+    first = f"**{markdown_prose(section.first, characters=_LONG)}**" if section.first else ""
+    if first and not rows:
+        first, rows = "", [first]
+    if rows:
+        yield _Section(what=f"lines of “{section.title}”", title=section.title, intro=first, rows=rows)
+    for place, table in enumerate(section.tables):
+        yield _table(table, section, opens=not rows and place == 0)
+
+
+def _table(table: Table, section: Section, *, opens: bool) -> _Section:
+    return _Section(
+        what=f"rows of “{table.caption}”",
+        title=section.title if opens else "",
+        intro=f"**{markdown_prose(table.title)}**",
+        head=tuple(table.head),
+        rows=[_row(markdown_prose(cell, characters=300) for cell in row) for row in table.rows],
     )
 
 

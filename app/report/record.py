@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from app.domain.change import Change
+from app.domain.fingerprint import IndexFingerprint
 from app.domain.index import Fields
 from app.domain.query import QuerySettings, Side
 from app.domain.run import Counts, IndexSide, Requests, Run
@@ -21,7 +22,7 @@ class Fact:
 
 def facts(run: Run) -> tuple[Fact, ...]:
     """The whole record, in reading order; what is not known says so."""
-    pairs = (*_compared(run), *_settings(run), *_conduct(run))
+    pairs = (*_compared(run), *_settings(run), *_fingerprint(run), *_conduct(run))
     return tuple(Fact(label=label, value=value) for label, value in pairs)
 
 
@@ -134,6 +135,31 @@ def _setting(value: object) -> str:
             return ", ".join(str(each) for each in value) or "none"
         case _:
             return str(value)
+
+
+def _fingerprint(run: Run) -> Iterator[tuple[str, str]]:
+    """By what promotion recognises what was judged."""
+    taken = run.fingerprint
+    if taken is None:
+        yield "Fingerprint", "not taken"
+        return
+    for side, index in ((Side.BASELINE, taken.baseline), (Side.CANDIDATE, taken.candidate)):
+        yield f"Fingerprint of the {side}", _index_fingerprint(index)
+    yield (
+        "Fingerprint of what was asked",
+        f"golden set {taken.golden_set}; query {taken.query}; policy {taken.policy}",
+    )
+
+
+def _index_fingerprint(index: IndexFingerprint) -> str:
+    parts = (
+        ("definition", index.definition_digest),
+        ("etag", index.etag),
+        ("chunks", None if index.documents is None else f"{index.documents:,}"),
+        ("synonym maps", index.synonym_maps),
+        ("inventory", index.inventory),
+    )
+    return "; ".join((index.index, *(f"{name} {value or 'not known'}" for name, value in parts)))
 
 
 def _conduct(run: Run) -> Iterator[tuple[str, str]]:

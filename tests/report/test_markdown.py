@@ -154,6 +154,10 @@ def test_text_from_outside_makes_no_markup() -> None:
         "## Why",
         "## What to do next",
         "## Lost questions",
+        "## What changed",
+        "## How much this run can and cannot know",
+        "## Noise",
+        "## Measures",
         "## Checks",
         "## What was compared",
     }
