@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -34,7 +34,7 @@ SEARCH_KEY = "3fK9sLq2VbN7xTz1Wc8RyPm4JhGd6AeU5oXiQk0BnMvZtSgCw7Df"
 PLAIN = "noise_runs = 0\nconfirm_runs = 0\n"  # of [policy]: exactly two comparison queries a question
 DOCUMENTS = ("run.json", "report.html", "report.md", "junit.xml")
 _SECONDS = 30.0
-_RUN = re.compile(r"^run (?P<id>\S+)\n", re.MULTILINE)
+_RUN = re.compile(r"^run (?P<id>[\w-]+)", re.MULTILINE)
 
 Question = dict[str, Any]
 
@@ -170,6 +170,7 @@ class Gate:
             "GATE_SEARCH_API_KEY": SEARCH_KEY,
             "GATE_RUNS_URL": self.runs.as_uri(),
             "GATE_MAX_CONCURRENCY": "4",
+            "GATE_SETTLE_SECONDS": "0",  # scripted indexes stand still
             **self.environment,
         }
 
@@ -220,6 +221,12 @@ class Gate:
         with self.command(*arguments, **environment) as process:
             return process.ended()
 
+    def together(self, *commands: Sequence[str], **environment: str | None) -> list[Ended]:
+        """Several commands at the same time, to their ends."""
+        with ExitStack() as stack:
+            running = [stack.enter_context(self.command(*each, **environment)) for each in commands]
+            return [each.ended() for each in running]
+
     def run(self, *arguments: str, **environment: str | None) -> Ended:
         """`gate run` of kb-v2 against kb-v1."""
         return self.ended(*RUN, *arguments, **environment)
@@ -232,9 +239,9 @@ class Gate:
         return ended, self.read(out)
 
     @contextmanager
-    def serving(self, port: int = 0, **environment: str | None) -> Iterator[Served]:
-        """`gate serve`, ready; `port` 0 is a free one."""
-        with self.command("serve", GATE_PORT=str(port), **environment) as process:
+    def serving(self, **environment: str | None) -> Iterator[Served]:
+        """`gate serve`, ready; on a free port unless GATE_PORT says which."""
+        with self.command("serve", **{"GATE_PORT": "0", **environment}) as process:
             until(lambda: "gate serves " in process.err or process.popen.poll() is not None, "the service")
             assert process.popen.poll() is None, process.err
             url = next(line for line in process.err.splitlines() if line.startswith("gate serves "))

@@ -16,7 +16,7 @@ def test_s01_bom_and_crlf_from_a_windows_editor(gate: Gate) -> None:
     windows.write_bytes(codecs.BOM_UTF8 + f"{unix}\n".replace("\n", "\r\n").encode())
     windows.with_suffix(".toml").write_bytes(codecs.BOM_UTF8 + POLICY.replace("\n", "\r\n").encode())
 
-    checked = [gate.ended("golden", "check", f"{name}.jsonl") for name in ("unix", "windows")]
+    checked = gate.together(*(("golden", "check", f"{name}.jsonl") for name in ("unix", "windows")))
     assert [each.status for each in checked] == [0, 0]
     assert ["3 questions, 1 critical" in each.out for each in checked] == [True, True]
     assert checked[0].out.splitlines()[1] == checked[1].out.splitlines()[1], "one digest"

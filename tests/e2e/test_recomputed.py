@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from tests.e2e.programs import Gate, ids, outcomes, questions
 from tests.e2e.recomputing import recomputed
 from tests.scripted import Chunk, Fault, Rows, ScriptedSearch, ranked
@@ -76,39 +74,67 @@ CHANGES: dict[str, tuple[dict[str, tuple[dict[str, Any], list[Rows], list[Rows],
 }
 
 
-def scripted(search: ScriptedSearch, pair: str, story: dict[str, Any]) -> list[dict[str, Any]]:
-    """The questions of the story, which the pair's indexes answer as it says."""
-    for side in ("a", "b"):
-        search.index(f"{pair}-{side}")
+def scripted(search: ScriptedSearch, part: str, story: dict[str, Any]) -> list[dict[str, Any]]:
+    """The questions of the story, which both indexes answer as it says; their texts are of this part alone."""
     for name, (_, before, after, _) in story.items():
-        for side, answers in (("a", before), ("b", after)):
+        text = f"{part}: {name}"
+        for index, answers in (("kb-v1", before), ("kb-v2", after)):
             if answers:
-                search.answer(f"{pair}-{side}", f"about {name}", *answers)
+                search.answer(index, text, *answers)
             else:
-                search.fault(f"{pair}-{side}", Fault(status=400, message="No."), question=f"about {name}")
-    return [{**questions(name)[0], **keys} for name, (keys, _, _, _) in story.items()]
+                search.fault(index, Fault(status=400, message="No."), question=text)
+    return [
+        {**questions(name)[0], **keys, "question": f"{part}: {name}"}
+        for name, (keys, _, _, _) in story.items()
+    ]
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_another_reader_comes_to_the_same_verdict(gate: Gate, name: str) -> None:
-    more, policy, expected = CHANGES[name]
-    story = {**STORY, **more}
-    gate.golden(name, scripted(gate.search, name, story), f"{QUERY}[policy]\n{policy}\n")
-    _, record = gate.record(
-        *("--golden", f"{name}.jsonl", "--baseline", f"{name}-a", "--candidate", f"{name}-b")
-    )
-    by_hand = recomputed(record)
-    assert by_hand["outcomes"] == outcomes(record)
-    assert by_hand["counts"] == {each: record["counts"][each] for each in by_hand["counts"]}
-    assert by_hand["lost"] == ids(record["lost"])
-    assert by_hand["gained"] == ids(record["gained"])
-    assert by_hand["codes"] == set(ids(record["reasons"]))
-    assert by_hand["verdict"] == record["verdict"] == expected
-    if name != "single":
-        assert outcomes(record) == {each: outcome for each, (*_, outcome) in story.items()}
-    sent = len(record["questions"]) * 2
-    if name == "single":
-        assert record["requests"]["comparison"] == sent
-        for each in story:
-            for side in ("a", "b"):
-                assert len(gate.search.searches(f"{name}-{side}", f"about {each}")) == 1
+def test_another_reader_comes_to_the_same_verdicts(gate: Gate) -> None:
+    for name, (more, policy, _) in CHANGES.items():
+        story = scripted(gate.search, name, {**STORY, **more})
+        gate.golden(name, story, f"{QUERY}[policy]\n{policy}\n")
+    named = [part for name in CHANGES for part in ("--golden", f"{name}.jsonl")]
+    ended = gate.run(*named, "--out", "out")
+    assert ended.status == 2, ended.said
+    for name, (more, _, expected) in CHANGES.items():
+        record = gate.read(f"out/{name}")
+        by_hand = recomputed(record)
+        assert by_hand["outcomes"] == outcomes(record), name
+        assert by_hand["counts"] == {each: record["counts"][each] for each in by_hand["counts"]}, name
+        assert by_hand["lost"] == ids(record["lost"]), name
+        assert by_hand["gained"] == ids(record["gained"]), name
+        assert by_hand["codes"] == set(ids(record["reasons"])), name
+        assert by_hand["verdict"] == record["verdict"] == expected, name
+        if name != "single":
+            told = {each: outcome for each, (*_, outcome) in {**STORY, **more}.items()}
+            assert outcomes(record) == told, name
+
+
+def test_without_further_observations_a_question_is_exactly_two_queries(gate: Gate) -> None:
+    story = scripted(gate.search, "single", STORY)
+    gate.golden("single", story, f"{QUERY}[policy]\nnoise_runs = 0\nconfirm_runs = 0\n")
+    _, record = gate.record("--golden", "single.jsonl")
+    assert record["requests"]["comparison"] == 2 * len(story)
+    for each in story:
+        for index in ("kb-v1", "kb-v2"):
+            assert len(gate.search.searches(index, each["question"])) == 1
+    first = {
+        name: compared(before[0], after[0]) for name, (keys, before, after, _) in STORY.items() if keys == {}
+    }
+    got = outcomes(record)
+    assert {name: got[name] for name in first} == first
+
+
+def compared(before: Rows, after: Rows) -> str:
+    """What one answer of each side gives, for a plain question that the document d1 answers."""
+    inside = [
+        any(
+            row == "d1"
+            or (isinstance(row, Chunk) and row.parent == "d1" and (row.reranker_score or 4) >= 1.5)
+            for row in rows[:5]
+        )
+        for rows in (before, after)
+    ]
+    return {(True, True): "kept", (False, False): "absent", (True, False): "lost", (False, True): "gained"}[
+        (inside[0], inside[1])
+    ]

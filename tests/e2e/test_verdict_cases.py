@@ -1,6 +1,6 @@
 """S19 to S21: from what the two indexes showed to the verdict."""
 
-from tests.e2e.programs import DOCUMENTS, PLAIN, Gate, ids, junit, outcomes, questions
+from tests.e2e.programs import DOCUMENTS, PLAIN, RUN, Gate, ids, junit, outcomes, questions
 from tests.scripted import Fault, ranked
 
 POLICY = f"[policy]\n{PLAIN}"
@@ -19,9 +19,11 @@ def test_s19_nothing_was_evaluated(gate: Gate) -> None:
         gate.search.fault("kb-v2", REJECTED, question=each["question"])
     gate.golden("rejected", rejected, f"{POLICY}max_question_errors = 12\n")
     sets = ("empty", "blank", "unlabelled", "rejected")
-    ended = gate.run(*(part for name in sets for part in ("--golden", f"{name}.jsonl")), "--out", "out")
     gate.golden("sliced", questions(*TWELVE, slice="table"), POLICY)
-    sliced = gate.run("--golden", "sliced.jsonl", "--slice", "lookup", "--out", "out/sliced")
+    ended, sliced = gate.together(
+        (*RUN, *(part for name in sets for part in ("--golden", f"{name}.jsonl")), "--out", "out"),
+        (*RUN, "--golden", "sliced.jsonl", "--slice", "lookup", "--out", "out/sliced"),
+    )
 
     assert [ended.status, sliced.status] == [2, 2]
     last_lines = [*ended.out.splitlines()[-4:], sliced.last_line]

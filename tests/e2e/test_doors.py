@@ -1,0 +1,233 @@
+"""`gate run` from the outside: both doors, statuses and last lines, several sets, time-outs, signals, slices."""
+
+import shlex
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.programs import DOCUMENTS, PLAIN, RUN, SEARCH_KEY, Gate, ids, junit, outcomes, questions, until
+from tests.scripted import Rows, ScriptedSearch, ranked
+
+IN, OUT = ranked(2, "d1"), ranked(8, "d1")
+POLICY = f"[policy]\n{PLAIN}"
+
+# the answers of the baseline and of the candidate in turn, whatever the order in which questions are asked
+STORY: dict[str, tuple[list[Rows], list[Rows]]] = {
+    "kept": ([IN], [ranked(4, "d1")]),
+    "absent": ([OUT], [OUT]),
+    "lost": ([IN], [OUT]),
+    "lost-2": ([IN], [ranked(0, "d1")]),
+    "gained": ([OUT], [IN]),
+    "noisy": ([IN, OUT], [IN]),
+    "critical": ([IN], [IN, OUT]),
+    "critical-kept": ([IN], [IN]),
+}
+
+
+def told(search: ScriptedSearch) -> list[dict[str, Any]]:
+    for name, sides in STORY.items():
+        for index, answers in zip(("kb-v1", "kb-v2"), sides, strict=True):
+            search.answer(index, f"about {name}", *answers)
+    return [{**each, "critical": each["id"].startswith("critical")} for each in questions(*STORY)]
+
+
+def decided(record: dict[str, Any]) -> dict[str, Any]:
+    """What both doors must agree on."""
+    ranks = {
+        each["id"]: [[seen["rank"] for seen in each[side]] for side in ("baseline", "candidate")]
+        for each in record["questions"]
+    }
+    names = ("verdict", "reasons", "headline", "counts", "lost", "gained")
+    return {**{name: record[name] for name in names}, "outcomes": outcomes(record), "ranks": ranks}
+
+
+def test_both_doors_come_to_the_same(gate: Gate, search: ScriptedSearch, tmp_path: Path) -> None:
+    gate.golden("hr", told(search))
+    here, by_process = gate.record("--golden", "hr.jsonl")
+    with ScriptedSearch(key=SEARCH_KEY) as afresh:
+        for index in ("kb-v1", "kb-v2"):
+            afresh.index(index)
+        told(afresh)
+        with gate.serving(GATE_SEARCH_ENDPOINT=afresh.url) as service:
+            there, by_service = gate.record(
+                "--golden", "hr.jsonl", "--service", service.url, GATE_SEARCH_ENDPOINT=None
+            )
+    assert decided(by_process) == decided(by_service)
+    assert by_process["manifest"]["seed"] != by_service["manifest"]["seed"]
+    assert ids(by_process["lost"]) == ["lost", "lost-2", "critical"]
+    assert ids(by_process["gained"]) == ["gained"]
+    assert ids(by_process["reasons"]) == ["critical-lost", "too-noisy", "net-loss"]
+    assert (here.status, there.status) == (1, 1)
+    assert here.last_line == there.last_line
+    folders = sorted(tmp_path.glob("record-*"))
+    assert [sorted(each.name for each in folder.iterdir()) for folder in folders] == [sorted(DOCUMENTS)] * 2
+
+
+def test_a_set_of_the_service_is_named(gate: Gate) -> None:
+    (gate.folder / "golden").mkdir()
+    gate.golden("golden/hr", questions("q1"), 'owner = "hr@contoso.example"\n')
+    with gate.serving() as service:
+        there = (*RUN, "--service", service.url, "--golden")
+        ended, absent, here = gate.together(
+            (*there, "hr", "--out", "there"), (*there, "it"), (*RUN, "--golden", "hr", "--out", "here")
+        )
+    assert (ended.status, here.status) == (0, 0)
+    absent.refused("'it'", "hr")
+    record, own = gate.read("there"), gate.read("here")
+    assert record["golden_set"] == own["golden_set"]
+    assert record["golden_set"]["deployed"] is record["trusted"] is True
+
+
+def test_the_worst_of_several_sets_decides(gate: Gate) -> None:
+    gate.search.answer("kb-v2", "about bad", OUT)
+    gate.golden("failing", questions("bad"), POLICY)
+    gate.golden("passing", questions("good"), POLICY)
+    gate.golden("empty", "", POLICY)
+    two = [part for name in ("failing", "passing") for part in ("--golden", f"{name}.jsonl")]
+    three = [part for name in ("failing", "empty", "passing") for part in ("--golden", f"{name}.jsonl")]
+    ended, worse = gate.together((*RUN, *two), (*RUN, *three, "--out", "three"))
+    assert ended.status == 1
+    assert [line[:6] for line in ended.out.splitlines()[-2:]] == ["PASS: ", "FAIL: "]
+    assert worse.status == 2
+    assert [line.partition(":")[0] for line in worse.out.splitlines()[-3:]] == ["PASS", "FAIL", "ERROR"]
+    for name, verdict in (("failing", "FAIL"), ("empty", "ERROR"), ("passing", "PASS")):
+        assert sorted(each.name for each in (gate.folder / "three" / name).iterdir()) == sorted(DOCUMENTS)
+        record = gate.read(f"three/{name}")
+        assert (record["verdict"], record["golden_set"]["name"]) == (verdict, name)
+        assert record["headline"] in worse.out
+
+
+def test_the_last_line_is_the_verdict_and_the_headline_and_the_record_what_was_changed(gate: Gate) -> None:
+    gate.golden("hr", questions("q1"), POLICY)
+    said = ("--change-kind", "chunking", "--change-kind", "embedding", "--change-summary", "500 tokens")
+    build = ("--commit", "4f1c2d", "--build-id", "77", "--build-url", "https://ci.example/77")
+    ended, record = gate.record("--golden", "hr.jsonl", *said, *build)
+    assert (ended.status, ended.last_line) == (0, f"PASS: {record['headline']}")
+    assert ended.out.endswith("\n")
+    assert f"run {record['id']}" in ended.err
+    assert record["change"] == {
+        "kind": ["chunking", "embedding"],
+        "summary": "500 tokens",
+        "commit": "4f1c2d",
+        "build_id": "77",
+        "build_url": "https://ci.example/77",
+    }
+
+
+def test_a_time_out_prints_the_command_that_waits_again(gate: Gate) -> None:
+    gate.search.latency = 0.2
+    gate.golden("hr", questions(*(f"q{place}" for place in range(12))), POLICY)
+    ended = gate.run("--golden", "hr.jsonl", "--timeout", "0.5", "--out", "out")
+    assert ended.status == 2
+    assert ended.out == ""
+    assert list((gate.folder / "out").iterdir()) == []
+    command = shlex.split(ended.err.splitlines()[-1].partition(": gate ")[2])
+    again = gate.ended(*command, "--out", "out")
+    assert again.status == 0, again.said
+    assert gate.read("out")["requests"]["comparison"] == 24
+    assert gate.kept == [gate.read("out")["id"]]
+
+
+def test_a_time_out_at_the_service_leaves_the_run_going(gate: Gate) -> None:
+    gate.search.latency = 0.2
+    gate.golden("hr", questions(*(f"q{place}" for place in range(12))), POLICY)
+    with gate.serving() as service:
+        ended = gate.run("--golden", "hr.jsonl", "--timeout", "0.5", "--service", service.url)
+        assert (ended.status, ended.out) == (2, "")
+        command = shlex.split(ended.err.splitlines()[-1].partition(": gate ")[2])
+        assert ("--service", service.url) == (command[1], command[2])
+        again = gate.ended(*command)
+    assert again.status == 0, again.said
+    assert again.last_line.startswith("PASS: ")
+    for place in range(12):
+        assert len(gate.search.searches("kb-v2", f"about q{place}")) == 1
+
+
+def test_a_service_that_is_not_there_is_not_waited_for_beyond_the_time_out(gate: Gate) -> None:
+    gate.golden("hr", questions("q1"), POLICY)
+    ended = gate.run("--golden", "hr.jsonl", "--service", "http://127.0.0.1:9", "--timeout", "0.7")
+    assert (ended.status, ended.out) == (2, "")
+    assert "http://127.0.0.1:9 does not answer" in ended.err
+    assert "no run was started within 0.7 seconds" in ended.err
+    assert "--idempotency-key" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_signal_cancels_the_run(gate: Gate) -> None:
+    """Here by SIGINT and by SIGTERM, and at the service."""
+    gate.search.latency = 0.2
+    gate.golden("hr", questions(*(f"q{place}" for place in range(30))), POLICY)
+    with gate.serving() as service:
+        run = (*RUN, "--golden", "hr.jsonl", "--out")
+        with (
+            gate.command(*run, "int") as by_int,
+            gate.command(*run, "term") as by_term,
+            gate.command(*run, "there", "--service", service.url) as there,
+        ):
+            for process in (by_int, by_term, there):
+                assert process.run_id
+            until(lambda: len(gate.search.searches("kb-v2")) > 2, "some questions asked")
+            by_int.send(signal.SIGINT)
+            by_term.send(signal.SIGTERM)
+            there.send(signal.SIGTERM)
+            ended = [each.ended(seconds=6) for each in (by_int, by_term, there)]
+        kept = service.client.get(f"/v1/runs/{gate.read('there')['id']}").json()
+    assert (kept["state"], kept["verdict"]) == ("done", "ERROR")
+    for name, each in zip(("int", "term", "there"), ended, strict=True):
+        assert each.status == 2
+        assert each.last_line.startswith("ERROR: ")
+        record = gate.read(name)
+        assert (record["state"], record["verdict"]) == ("done", "ERROR")
+        assert ids(record["reasons"])[0] == "cancelled"
+        assert record["requests"]["comparison"] < 60
+        assert record["lost"] == record["gained"] == []
+        assert junit(gate.folder / name).get("failures") == "0"
+
+
+def test_a_slice_alone(gate: Gate) -> None:
+    story = [*questions("q1", slice="table"), *questions("q2", slice=["lookup", "table"]), *questions("q3")]
+    gate.golden("hr", story, POLICY)
+    with gate.serving() as service:
+        run = (*RUN, "--golden", "hr.jsonl", "--out")
+        ended, at_service = gate.together(
+            (*run, "here", "--slice", "table"),
+            (*run, "there", "--slice", "lookup", "--slice", "none", "--service", service.url),
+        )
+    assert [ended.status, at_service.status] == [0, 0]
+    record = gate.read("here")
+    assert list(outcomes(record)) == ["q1", "q2"]
+    assert record["golden_set"]["slices"] == ["table"]
+    assert record["trusted"] is False
+    assert gate.search.searches("kb-v2", "about q3") == []
+    assert list(outcomes(gate.read("there"))) == ["q2"]
+
+
+def test_one_index_is_compared_with_itself_only_as_a_noise_study(gate: Gate) -> None:
+    gate.search.answer("kb-v2", "about q1", IN, OUT)
+    gate.golden("hr", questions("q1", "q2"))
+    named = ("run", "--candidate", "kb-v2", "--golden", "hr.jsonl", "--out")
+    same, study = gate.together(
+        (*named, "same", "--baseline", "kb-v2"), (*named, "study", "--noise-study", "--noise-runs", "2")
+    )
+    assert same.status == 2
+    record = gate.read("same")
+    assert "same-index" in ids(record["reasons"])
+    assert record["lost"] == record["gained"] == []
+    assert record["requests"]["comparison"] == 0, "told before the first question"
+
+    record = gate.read("study")
+    assert record["noise_study"] is True
+    assert outcomes(record)["q2"] == "kept"
+    assert len(record["questions"][1]["baseline"]) == 3
+    assert "noise study" in study.last_line
+    assert record["trusted"] is False, "one index is nothing to promote"
+
+
+def test_one_index_with_two_queries_is_an_ordinary_comparison(gate: Gate) -> None:
+    gate.golden("hr", questions("q1"), f"[query.candidate]\nsemantic = false\n{POLICY}")
+    ended, record = gate.record("--golden", "hr.jsonl", "--baseline", "kb-v2")
+    assert ended.status == 0, ended.said
+    assert (record["baseline"]["index"], record["candidate"]["index"]) == ("kb-v2", "kb-v2")
+    assert [each.body.get("queryType") for each in gate.search.searches("kb-v2", "about q1")].count(
+        "semantic"
+    ) == 1
