@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     import uvicorn
 
 STATUS = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.ERROR: 2}
+_PLAIN_WIDTH = 120  # columns of a table where standard output is no terminal
 _LINE_EVERY_SECONDS = 5.0  # progress where standard error is no terminal
 _BEGIN_SECONDS = 5.0  # how long the start of a run may still take after a signal
 _CANCEL_SECONDS = 30.0  # how long a cancelled run of the service may take to end
@@ -556,7 +557,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _tell(run: Run, questions: Iterable[QuestionResult]) -> None:
-    Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty()).print(terminal(run, questions))
+    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH).print(terminal(run, questions))
 
 
 def serve_command(settings: Settings) -> int:

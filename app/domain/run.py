@@ -8,8 +8,10 @@ from typing import Any
 
 from app.domain.change import Change
 from app.domain.check import Check
+from app.domain.difference import Difference
 from app.domain.fingerprint import Fingerprint
 from app.domain.index import Fields
+from app.domain.inventory import InventoryRecord
 from app.domain.measures import Measures
 from app.domain.noise import Noise, ProbeResult
 from app.domain.outcome import Cause
@@ -55,6 +57,14 @@ class GoldenRef:
     def overdue(self, on: date) -> bool:
         """Whether the set's review date has passed on that day."""
         return self.review_by is not None and on > self.review_by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventories:
+    """What was read of both indexes to say what changed."""
+
+    baseline: InventoryRecord
+    candidate: InventoryRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +131,9 @@ class Progress:
 class Run:
     """A run without its questions, which are kept apart because they are large.
 
-    Stored from the start: everything that was asked. Filled in while it runs: sides, checks, fingerprint,
-    noise probes, requests. Derived at the end by `decision.decide`: verdict, reasons, headline, counts, lost,
-    gained, measures, statistics, noise.
+    Stored from the start: everything that was asked. Filled in while it runs: sides, checks, differences,
+    inventories, fingerprint, noise probes, requests. Derived at the end by `decision.decide`: verdict,
+    reasons, headline, counts, lost, gained, measures, statistics, noise.
     """
 
     id: str
@@ -144,6 +154,8 @@ class Run:
     lost: tuple[Flip, ...] = ()
     gained: tuple[Flip, ...] = ()
     checks: tuple[Check, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    inventories: Inventories | None = None
     measures: Measures | None = None
     statistics: Statistics | None = None
     noise: Noise | None = None

@@ -74,13 +74,17 @@ class Comparison:
         ConflictError when the journal cannot be written. What was observed until then is kept.
         """
         later = range(1, 1 + max(self.run.policy.noise_runs, self.run.policy.confirm_runs))
-        self._planned = len(self.questions) * (2 + self.run.policy.noise_runs)
+        critical = sum(1 for question in self.questions if question.critical)
+        policy = self.run.policy
+        self._planned = len(self.questions) * (2 + policy.noise_runs) + critical * policy.confirm_runs
         writer = asyncio.create_task(self._write())
         try:
             async with asyncio.timeout_at(self.deadline):
                 await self._ask_all(self._first_pass(), writer)
                 for number in later:
-                    await self._ask_all(self._later_pass(number), writer)
+                    tasks = list(self._later_pass(number))  # now it is known which questions are confirmed
+                    self._planned = max(self._planned, self._done + len(tasks))
+                    await self._ask_all(iter(tasks), writer)
         except TimeoutError:
             raise BrokenError(
                 Code.TIMED_OUT, "The run's time was up before every question was asked."

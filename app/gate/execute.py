@@ -18,6 +18,7 @@ from app.domain.query import Queries, Side
 from app.domain.reading import read_golden_set
 from app.domain.reasons import Code
 from app.domain.run import Progress, Requests, Run, State
+from app.gate.changes import Changes, look_for_changes
 from app.gate.compare import Comparison, OnObserved
 from app.gate.inspect import Inspection, at_end, blocking, changed, fingerprint, inspect
 from app.gate.labels import Audit, AuditedIndex, audit
@@ -171,6 +172,17 @@ class Execution:
         if keeper.run.fingerprint is not None:  # taken up again: the rest is known
             return
         keeper.add(*labels.checks)
+        if keeper.blocked:
+            return
+        changes = await look_for_changes(
+            keeper.run,
+            questions,
+            found,
+            self.search,
+            rows=self.limits.inventory_rows,
+            deadline=deadline,
+        )
+        keeper.changes(changes)
         filters = check_filters(keeper.run, questions, found.definitions, self.search, deadline)
         for look in (filters, probe(keeper.run, self.search, self.embedder, deadline)):
             keeper.found(await look)
@@ -195,7 +207,16 @@ class Execution:
             maps = await self.search.synonym_maps(deadline)
         except BrokenError:
             maps = None
-        return fingerprint(run, synonym_maps=maps, inventories={})
+        read = run.inventories
+        digests = (
+            {}
+            if read is None
+            else {
+                Side.BASELINE: read.baseline.digest,
+                Side.CANDIDATE: read.candidate.digest,
+            }
+        )
+        return fingerprint(run, synonym_maps=maps, inventories=digests)
 
     async def _probe_noise(
         self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger, deadline: float
@@ -302,6 +323,11 @@ class _Keeper:
     def found(self, findings: Findings) -> None:
         self.add(*findings.checks)
         self.count(other=findings.requests, semantic=findings.semantic)
+
+    def changes(self, found: Changes) -> None:
+        self.add(*found.checks)
+        self.count(other=found.requests)
+        self.run = replace(self.run, differences=found.differences, inventories=found.inventories)
 
     def count(self, *, other: int, semantic: int = 0) -> None:
         """Requests beside the comparison's."""
