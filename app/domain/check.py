@@ -1,5 +1,6 @@
 """Findings about the indexes, the labels and the settings of a run."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -24,3 +25,12 @@ class Check:
     setting: str | None = None
     questions: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
+
+
+def once(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """Each check once, in order; what they measured may be a list, which cannot be hashed."""
+    found: list[Check] = []
+    for check in checks:
+        if check not in found:
+            found.append(check)
+    return tuple(found)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.domain.check import Check
+from app.domain.check import Check, once
 from app.domain.difference import Difference
 from app.domain.differences import (
     Facts,
@@ -56,7 +56,7 @@ async def look_for_changes(
         checks.extend((*input_limit_checks(side), *side.taken.checks(side.index)))
     return Changes(
         differences=named,
-        checks=tuple(dict.fromkeys(checks)),
+        checks=once(checks),
         inventories=Inventories(baseline=before.taken.record, candidate=after.taken.record),
         requests=reading.requests + before.taken.requests + after.taken.requests,
     )

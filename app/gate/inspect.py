@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 
-from app.domain.check import Check, Level
+from app.domain.check import Check, Level, once
 from app.domain.errors import BrokenError
 from app.domain.fingerprint import Fingerprint, IndexFingerprint, json_digest
 from app.domain.index import Definition, definition_digest, resolve
@@ -46,7 +46,7 @@ async def inspect(run: Run, search: SearchService, deadline: float) -> Inspectio
         baseline=baseline.side,
         candidate=candidate.side,
         definitions={Side.BASELINE: baseline.definition, Side.CANDIDATE: candidate.definition},
-        checks=tuple(dict.fromkeys(checks)),
+        checks=once(checks),
         requests=baseline.requests + candidate.requests,
     )
 
@@ -130,7 +130,7 @@ def changed(run: Run, now: Inspection) -> list[Check]:
             checks.append(
                 Check(code=Code.INDEX_CHANGED, level=Level.BLOCKING, message=message, index=before.index)
             )
-    return list(dict.fromkeys(checks))
+    return list(once(checks))
 
 
 def _difference(before: IndexSide, after: IndexSide) -> str | None:
