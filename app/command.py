@@ -50,6 +50,7 @@ from app.settings import Settings, service_address, serving_faults
 
 if TYPE_CHECKING:
     import uvicorn
+    from fastapi import FastAPI
 
 STATUS = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.ERROR: 2}
 _PLAIN_WIDTH = 120  # columns of a table where standard output is no terminal
@@ -557,7 +558,9 @@ def _bytes(path: Path) -> bytes:
 
 
 def _tell(run: Run, questions: Iterable[QuestionResult]) -> None:
-    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH).print(terminal(run, questions))
+    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH).print(
+        terminal(run, questions)
+    )
 
 
 def serve_command(settings: Settings) -> int:
@@ -589,20 +592,21 @@ async def _serve(settings: Settings, listening: socket.socket) -> None:
         )
     )
     host, port = listening.getsockname()[:2]
-    with suppress(asyncio.CancelledError), _stopping(server):
+    with suppress(asyncio.CancelledError), _stopping(server, api):
         async with api.router.lifespan_context(api):
             sys.stderr.write(f"gate serves http://{host}:{port}\n")
             await server.serve(sockets=[listening])
 
 
 @contextmanager
-def _stopping(server: "uvicorn.Server") -> Iterator[None]:
-    """SIGINT and SIGTERM end the serving, or the opening before it."""
+def _stopping(server: "uvicorn.Server", api: "FastAPI") -> Iterator[None]:
+    """SIGINT and SIGTERM end the serving, with what is held at that moment, or the opening before it."""
     loop, opening = asyncio.get_running_loop(), asyncio.current_task()
 
     def stop() -> None:
         if server.started:
             server.should_exit = True
+            api.state.gate.supervisor.let_go()
         elif opening is not None:
             opening.cancel()
 

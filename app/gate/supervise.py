@@ -28,6 +28,7 @@ class Supervisor:
     records: RunRecords
     execution: Execution
     _working: dict[str, _Work] = field(default_factory=dict)
+    _let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def resume(self) -> None:
         """Take up every run that is not done. Called when the service starts."""
@@ -51,19 +52,33 @@ class Supervisor:
         return run
 
     async def wait(self, run_id: str, seconds: float) -> Run:
-        """The run, as soon as it is done, or as it is after `seconds`. Another process may be executing it."""
+        """The run, as soon as it is done, or as it is after `seconds`, or when this process is about to stop.
+
+        Another process may be executing it.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while True:
             run, _ = await self.records.read(run_id)
             left = until - loop.time()
-            if run.state is State.DONE or left <= 0:
+            if run.state is State.DONE or left <= 0 or self._let_go.is_set():
                 return run
             work = self._working.get(run_id)
             if work is None:
                 await asyncio.sleep(min(left, _POLL_SECONDS))
             else:
-                await asyncio.wait({work.task}, timeout=left)
+                await self._either(work.task, left)
+
+    async def _either(self, task: asyncio.Task[None], seconds: float) -> None:
+        letting_go = asyncio.create_task(self._let_go.wait())
+        try:
+            await asyncio.wait({task, letting_go}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            letting_go.cancel()
+
+    def let_go(self) -> None:
+        """Answer whoever waits now: they ask again, and find the process that comes after this one."""
+        self._let_go.set()
 
     async def stop(self) -> None:
         """End the work of this process; its runs stay as they are, for the next start."""
