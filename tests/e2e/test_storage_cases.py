@@ -168,6 +168,7 @@ def test_s14_a_killed_service_is_gone_on_with_by_the_next(gate: Gate, container_
 
 
 def test_s14_a_stopped_service_ends_soon_and_the_next_goes_on(gate: Gate) -> None:
+    """It answers whoever waits for the run at that moment, instead of letting them wait or cutting them off."""
     golden = thirty(gate.search)
     gate.search.latency = 0.02
     with gate.serving() as first:
