@@ -122,12 +122,15 @@ class Execution:
         on_progress: OnProgress,
     ) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.limits.run_timeout_seconds
+        began = loop.time()
+        deadline = began + self.limits.run_timeout_seconds
         try:
             async with asyncio.timeout_at(deadline):
                 await self._look(keeper, questions, ledger, deadline)
         except TimeoutError:
             raise BrokenError(Code.TIMED_OUT, "The run's time was up before its first question.") from None
+        asking = loop.time()
+        keeper.took(preflight=asking - began)
         on_progress(keeper.run)
         await keeper.keep()
         if keeper.blocked:
@@ -144,6 +147,7 @@ class Execution:
             deadline=deadline,
             on_observed=keeper.noting(on_progress),
         ).make()
+        keeper.took(comparison=loop.time() - asking)
         await self._probe_noise(keeper, questions, ledger, deadline)
         after = await inspect(keeper.run, self.search, loop.time() + self.limits.run_timeout_seconds)
         keeper.count(other=after.requests)
@@ -319,6 +323,14 @@ class _Keeper:
             candidate=found.candidate,
             checks=(*self.run.checks, *found.checks),
         )
+
+    def took(self, **seconds: float) -> None:
+        """Note how long a part took, this time: after a restart only what was left of it."""
+        noted = {
+            **self.run.manifest.get("seconds", {}),
+            **{part: round(each, 3) for part, each in seconds.items()},
+        }
+        self.run = replace(self.run, manifest={**self.run.manifest, "seconds": noted})
 
     def found(self, findings: Findings) -> None:
         self.add(*findings.checks)

@@ -1,5 +1,6 @@
 """Look at both indexes before the first question, and again after the last."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -36,8 +37,9 @@ class Inspection:
 
 async def inspect(run: Run, search: SearchService, deadline: float) -> Inspection:
     """Both indexes looked up, their fields found, their documents counted; every fault of both at once."""
-    baseline = await _inspect_side(run, Side.BASELINE, search, deadline)
-    candidate = await _inspect_side(run, Side.CANDIDATE, search, deadline)
+    baseline, candidate = await asyncio.gather(
+        *(_inspect_side(run, side, search, deadline) for side in (Side.BASELINE, Side.CANDIDATE))
+    )
     checks = [*baseline.checks, *candidate.checks]
     if _nothing_to_compare(run, baseline.side, candidate.side):
         message = f"Both sides are the index {candidate.side.index!r} with the same query."

@@ -19,7 +19,7 @@ from app.gate.ports import Listing, Page, SearchService
 
 MOST_SKIPPED = 100_000  # the service's limit
 _FULL_ENOUGH = 0.6  # of a page, aimed at when an index is cut into ranges
-_MORE_REQUESTS = 64  # beyond four for each page's worth of rows, ranges are not getting anywhere
+_MORE_REQUESTS = 64  # beyond eight for each page's worth of rows, ranges are not getting anywhere
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -137,12 +137,14 @@ class _Reader:
         await self._read_rows_without(parent)
 
     async def _read_by_halves(self, name: str) -> None:
-        """Ranges that each fit into a page. What a page shows of a larger one tells where to cut it."""
+        """Ranges that each fit into a page. What a page shows of a larger one tells where to cut it; in the order
+        of the keys it shows some of everything, where keys begin with a hash.
+        """
         ranges: list[tuple[str | None, str | None]] = [(None, None)]
         parts = self._parts()
         while ranges:
             low, high = ranges.pop()
-            page = await self._page(_joined(low, high))
+            page = await self._page(_joined(low, high), order_by=self._key_order())
             if page.complete:
                 await self._add(page.rows)
                 continue
@@ -186,7 +188,7 @@ class _Reader:
     # parts
 
     async def _page(self, where: str | None, *, order_by: str | None = None, skip: int = 0) -> Page:
-        if self.requests >= 4 * (self.documents or MOST_SKIPPED) / self.limits.page + _MORE_REQUESTS:
+        if self.requests >= 8 * (self.documents or MOST_SKIPPED) / self.limits.page + _MORE_REQUESTS:
             raise _EnoughError(f"after {self.requests} requests the rows were still not listed.")
         self.requests += 1
         names = (self.fields.key, self.fields.parent.split("/")[0], self.fields.text)

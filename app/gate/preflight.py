@@ -113,8 +113,8 @@ async def _need_values(
 async def probe(run: Run, search: SearchService, embedder: Embedder, deadline: float) -> Findings:
     """The whole query asked once of each side, so that what is wrong with it shows once."""
     found = Findings()
-    for side in Side:
-        found.add(await _probe(run, side, search, embedder, deadline))
+    for each in await asyncio.gather(*(_probe(run, side, search, embedder, deadline) for side in Side)):
+        found.add(each)
     return found
 
 
