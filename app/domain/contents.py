@@ -22,17 +22,49 @@ _SHOWN = 10
 _CUT_ANEW = 0.05  # of the documents with the same text
 _CUT_ANEW_ALL = 0.5
 _NOTABLE = 0.01  # relative difference of chunk counts and lengths, of the same documents
+_LONGER = 0.003
 _NOTABLE_OF_ALL = 0.1  # where no document can be compared with itself
 _BORDERS_SHARED = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Documents on both sides, by name, in the order of their names. `cut_anew`: same text, other chunks."""
+    """Documents on both sides, by name, in the order of their names. `cut_anew`: another chunker was at work."""
 
     same: tuple[str, ...]
     altered: tuple[str, ...]
-    cut_anew: tuple[str, ...]
+    cut_anew: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pair:
+    """One document on both sides, whose chunks differ. What was found again forth and back: `text` without what
+    a chunker may have written above it, `everything` with it.
+    """
+
+    before: Parent
+    after: Parent
+    text: tuple[Overlap, Overlap]
+    everything: tuple[Overlap, Overlap]
+
+    @property
+    def has_other_borders(self) -> bool:
+        """A word altered within a chunk leaves most of them, a line written above it makes it longer."""
+        if self.before.distinct != self.after.distinct:
+            return True
+        one, other = self.before.sketch.borders, self.after.sketch.borders
+        if one is None or other is None:
+            return True
+        shared, every = len(set(one) & set(other)), len(set(one) | set(other))
+        if shared < _BORDERS_SHARED * every:
+            return True
+        is_whole = not any(each.missing for each in self.text)
+        return is_whole and shared < every and _apart(self.before.characters, self.after.characters, _LONGER)
+
+    def is_altered(self, *, cut_anew: bool) -> bool:
+        if not cut_anew:
+            return any(_differs(each, certain=False) for each in self.everything)
+        return any(_differs(each, certain=self.has_other_borders) for each in self.text)
 
 
 def compared(baseline: Inventory, candidate: Inventory) -> Compared | None:
@@ -40,22 +72,50 @@ def compared(baseline: Inventory, candidate: Inventory) -> Compared | None:
     if not (baseline.complete and candidate.complete):
         return None
     names = sorted(baseline.parents.keys() & candidate.parents.keys())
-    pairs = {name: (baseline.parents[name], candidate.parents[name]) for name in names}
-    changed = {name: pair for name, pair in pairs.items() if not _is_identical(*pair)}
-    forth = overlaps((before.sketch, after.sketch) for before, after in changed.values())
-    back = overlaps((after.sketch, before.sketch) for before, after in changed.values())
-    altered, cut_anew = set(), []
-    for (name, pair), one, other in zip(changed.items(), forth, back, strict=True):
-        certain = _is_cut_anew(*pair)
-        if _differs(one, certain=certain) or _differs(other, certain=certain):
-            altered.add(name)
-        elif certain:
-            cut_anew.append(name)
+    changed = _changed(baseline, candidate, names)
+    cut_anew = _is_cut_anew(changed, baseline, candidate, len(names))
+    altered = {name for name, pair in changed.items() if pair.is_altered(cut_anew=cut_anew)}
     return Compared(
         same=tuple(name for name in names if name not in altered),
         altered=tuple(name for name in names if name in altered),
-        cut_anew=tuple(cut_anew),
+        cut_anew=cut_anew,
     )
+
+
+def _changed(baseline: Inventory, candidate: Inventory, names: Sequence[str]) -> dict[str, _Pair]:
+    pairs = {name: (baseline.parents[name], candidate.parents[name]) for name in names}
+    pairs = {name: pair for name, pair in pairs.items() if not _is_identical(*pair)}
+    forth = overlaps((before.sketch, after.sketch) for before, after in pairs.values())
+    back = overlaps((after.sketch, before.sketch) for before, after in pairs.values())
+    return {
+        name: _Pair(before=before, after=after, text=(one[0], other[0]), everything=(one[1], other[1]))
+        for (name, (before, after)), one, other in zip(pairs.items(), forth, back, strict=True)
+    }
+
+
+def _is_cut_anew(
+    changed: Mapping[str, _Pair], baseline: Inventory, candidate: Inventory, documents: int
+) -> bool:
+    """Whether another chunker was at work.
+
+    Some texts that were altered too little to be noticed are cut elsewhere from there on; but then chunks stay
+    as many and as long. Without documents to be compared with themselves, those of all are.
+    """
+    altered = [pair.is_altered(cut_anew=True) for pair in changed.values()]
+    same = documents - sum(altered)
+    if same < sum(altered) or not same:
+        return _other_shape(baseline, candidate)
+    anew = [
+        pair
+        for pair, is_altered in zip(changed.values(), altered, strict=True)
+        if not is_altered and pair.has_other_borders
+    ]
+    if len(anew) >= _CUT_ANEW_ALL * same:
+        return True
+    chunks = [sum(pair.before.distinct for pair in anew), sum(pair.after.distinct for pair in anew)]
+    characters = [sum(pair.before.characters for pair in anew), sum(pair.after.characters for pair in anew)]
+    is_notable = _apart(chunks[0], chunks[1], _NOTABLE) or _apart(characters[0], characters[1], _NOTABLE)
+    return len(anew) >= _CUT_ANEW * same and is_notable
 
 
 def _is_identical(before: Parent, after: Parent) -> bool:
@@ -65,14 +125,6 @@ def _is_identical(before: Parent, after: Parent) -> bool:
         after.characters,
         after.distinct,
     )
-
-
-def _is_cut_anew(before: Parent, after: Parent) -> bool:
-    """Whether the borders are elsewhere; a word altered within a chunk leaves most of them."""
-    if before.distinct != after.distinct or before.sketch.borders is None or after.sketch.borders is None:
-        return True
-    one, other = set(before.sketch.borders), set(after.sketch.borders)
-    return len(one & other) < _BORDERS_SHARED * len(one | other)
 
 
 def _differs(overlap: Overlap, *, certain: bool) -> bool:
@@ -119,11 +171,7 @@ def content_differences(baseline: Inventory, candidate: Inventory, both: Compare
             f"(less than {SAME_TEXT:.0%} of its word 5-grams found again): {_some(both.altered)}."
         )
         found.append(_content("documents altered", 0, len(both.altered), message))
-    if (
-        not is_cut_anew(both, baseline, candidate)
-        and not found
-        and baseline.duplicates != candidate.duplicates
-    ):
+    if not both.cut_anew and not found and baseline.duplicates != candidate.duplicates:
         message = f"Chunks that say what another one says: {baseline.duplicates}, now {candidate.duplicates}."
         found.append(_content("duplicate chunks", baseline.duplicates, candidate.duplicates, message))
     return found
@@ -160,7 +208,7 @@ def chunking_differences(
         return []
     names: Iterable[str] | None = None
     if both is not None:
-        if not is_cut_anew(both, baseline, candidate):
+        if not both.cut_anew:
             return []
         names = both.same or None
     elif not _other_shape(baseline, candidate):
@@ -173,24 +221,6 @@ def chunking_differences(
     if one != other or not found:
         found.append(difference(ChangeKind.CHUNKING, "tokens a chunk", one, other))
     return found
-
-
-def is_cut_anew(both: Compared, baseline: Inventory, candidate: Inventory) -> bool:
-    """Whether another chunker was at work.
-
-    Some texts that were altered too little to be noticed are cut elsewhere from there on; but then chunks stay
-    as many and as long. Without documents to be compared with themselves, those of all are.
-    """
-    if len(both.same) < len(both.altered) or not both.same:
-        return _other_shape(baseline, candidate)
-    share = len(both.cut_anew) / len(both.same)
-    if share >= _CUT_ANEW_ALL:
-        return True
-    before, after = ([side.parents[name] for name in both.cut_anew] for side in (baseline, candidate))
-    return share >= _CUT_ANEW and (
-        _apart(sum(each.distinct for each in before), sum(each.distinct for each in after), _NOTABLE)
-        or _apart(sum(each.characters for each in before), sum(each.characters for each in after), _NOTABLE)
-    )
 
 
 def _other_shape(baseline: Inventory, candidate: Inventory) -> bool:

@@ -25,10 +25,10 @@ def difference(kind: ChangeKind, what: str, baseline: Any, candidate: Any) -> Di
 
 def worded(value: Any) -> str:
     """A JSON value in a sentence."""
+    if value is None or value in ("", [], {}, ()):
+        return "none"
     match value:
-        case None | "" | [] | {}:
-            return "none"
-        case True | False:
+        case bool():
             return "yes" if value else "no"
         case dict():
             return ", ".join(f"{name} {worded(each)}" for name, each in value.items())

@@ -13,6 +13,7 @@ a heading, in the lines above the text, among the first words, at the end); and,
 often 5-grams of such a place are missing: where that is usual, the place is the chunker's and is left out.
 """
 
+import itertools
 import re
 import zlib
 from array import array
@@ -43,14 +44,8 @@ _TITLE_WORDS = 12  # of a title before the text, on the same line
 # Places in a chunk, the likeliest to be the text's own first: `_ABOVE` a first blank line, or in a short first line;
 # `_OPENING` the further lines above the text. From `_FIRST` on by the word that a 5-gram begins with.
 _BODY, _HEADING, _OPENING, _ABOVE, _EDGE, _FIRST = range(6)
-_FIRST_WORDS: tuple[int, ...] = (
-    *range(_FIRST, 11),
-    *(11,) * 2,
-    *(12,) * 4,
-    *(13,) * 4,
-    *(14,) * 8,
-    *(15,) * 8,
-)
+_WORDS_A_PLACE = (2, 1, 1, 1, 1, 2, 2, 2, 4, 8, 8)
+_FIRST_WORDS = tuple(_FIRST + place for place, words in enumerate(_WORDS_A_PLACE) for _ in range(words))
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORDS = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
@@ -115,14 +110,14 @@ class Overlap:
         return 1.0 if not self.tested else 1 - self.missing / self.tested
 
 
-def overlaps(pairs: Iterable[tuple[Sketch, Sketch]]) -> Iterator[Overlap]:
-    """How much of each first text is found in its second, in their order.
+def overlaps(pairs: Iterable[tuple[Sketch, Sketch]]) -> Iterator[tuple[Overlap, Overlap]]:
+    """How much of each first text is found in its second, in their order: of the text alone, and of everything.
 
-    All pairs are of the same two indexes: what their chunkers write above chunks is learnt from them together.
+    All pairs are of the same two indexes: what their chunkers write above the text is learnt from them together.
     """
     probes = [_Probe.of(first, second) for first, second in pairs]
     left_out = _chunkers_places(probes)
-    return (probe.overlap(left_out) for probe in probes)
+    return ((probe.overlap(left_out), probe.overlap(frozenset())) for probe in probes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +154,6 @@ class _Probe:
 
 
 _USUAL = 0.05  # missing of a place's 5-grams
-_PREFIXED = 0.25  # of those that begin with a chunk's second word
 _RARER_IN_BODY = 4  # times
 _ENOUGH = 5  # missing
 
@@ -174,11 +168,15 @@ def _chunkers_places(probes: Sequence[_Probe]) -> AbstractSet[int]:
     in_body = missing[_BODY] / max(tested[_BODY], 1)
     shares = {place: missing[place] / count for place, count in tested.items() if missing[place] >= _ENOUGH}
     usual = {place for place, share in shares.items() if share > max(_USUAL, _RARER_IN_BODY * in_body)}
-    first = {place for place in usual if place >= _FIRST}
-    others = usual - first - {_BODY}
-    if first and shares.get(_FIRST_WORDS[1], 0.0) > _PREFIXED:
-        return others | set(range(_FIRST, max(first) + 1))
-    return others
+    left_out = {place for place in usual if _BODY < place < _FIRST}
+    if _FIRST_WORDS[1] in usual:  # words before the text, on the same line: as far as they reach
+        reached = range(_FIRST, _PLACE + 1)
+        left_out.update(
+            itertools.takewhile(
+                lambda place: missing[place] > _RARER_IN_BODY * in_body * tested[place], reached
+            )
+        )
+    return left_out
 
 
 def _reach(sketch: Sketch) -> int:
@@ -278,7 +276,7 @@ def _entries(read: _Read) -> list[int]:
 
 
 def _place(read: _Read, start: int, last: int) -> int:
-    if start in (0, last):
+    if start in (0, last, read.above, read.opening):
         return _EDGE
     if start < read.above:
         return _ABOVE

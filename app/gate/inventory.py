@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.domain.differences import Facts, Stored, VectorSample
 from app.domain.errors import BrokenError
 from app.domain.index import Definition, Fields
 from app.domain.inventory import Inventory, Method, Stocktaking, not_taken
@@ -18,6 +19,7 @@ from app.domain.query import QuerySettings
 from app.gate.ports import Listing, Page, SearchService
 
 MOST_SKIPPED = 100_000  # the service's limit
+SAMPLED = 50  # rows whose vectors are looked at, where they can be read
 _FULL_ENOUGH = 0.6  # of a page, aimed at when an index is cut into ranges
 _MORE_REQUESTS = 64  # beyond eight for each page's worth of rows, ranges are not getting anywhere
 
@@ -30,6 +32,58 @@ class InventoryLimits:
 
     rows: int = 200_000
     page: int = 1000
+
+
+async def gather_facts(
+    index: str,
+    fields: Fields,
+    definition: Definition | None,
+    query: QuerySettings,
+    search: SearchService,
+    *,
+    documents: int | None,
+    limits: InventoryLimits | None = None,
+    deadline: float,
+) -> tuple[Facts, int]:
+    """All that is known of one side, and how many requests that took. What cannot be read is left out."""
+    inventory = await take_inventory(
+        index, fields, definition, query, search, documents=documents, limits=limits, deadline=deadline
+    )
+    stored, sample, requests = None, None, inventory.requests + 1
+    try:
+        statistics = await search.statistics(index, deadline)
+        if statistics is not None:
+            stored = Stored(documents=statistics.documents, vector_bytes=statistics.vector_bytes)
+        if _retrievable(definition, fields.vectors):
+            requests += 1
+            sample = await _sample_vectors(index, fields.vectors, search, deadline)
+    except BrokenError:
+        pass  # what it says of vectors stays unknown
+    facts = Facts(
+        index=index,
+        query=query,
+        definition=definition,
+        fields=fields,
+        documents=documents,
+        stored=stored,
+        sample=sample,
+        inventory=inventory,
+    )
+    return facts, requests
+
+
+async def _sample_vectors(
+    index: str, vectors: tuple[str, ...], search: SearchService, deadline: float
+) -> VectorSample:
+    page = await search.list_documents(index, Listing(select=vectors, top=SAMPLED), deadline)
+    missing = sum(any(not row.get(name) for name in vectors) for row in page.rows)
+    return VectorSample(rows=len(page.rows), missing=missing)
+
+
+def _retrievable(definition: Definition | None, names: tuple[str, ...]) -> bool:
+    """Whether the definition says that all of these can be read."""
+    known = {each.get("name"): each for each in (definition or {}).get("fields") or []}
+    return bool(names) and all(known.get(name, {}).get("retrievable") is True for name in names)
 
 
 class _EnoughError(Exception):
