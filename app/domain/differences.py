@@ -41,7 +41,7 @@ _ORDER = {kind: place for place, kind in enumerate(ChangeKind)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class VectorStorage:
     """What the service's statistics say; they lag by minutes. `vector_bytes` None: not said."""
 
     documents: int
@@ -65,7 +65,7 @@ class Facts:
     definition: Definition | None = None
     fields: Fields | None = None
     documents: int | None = None
-    stored: Stored | None = None
+    stored: VectorStorage | None = None
     sample: VectorSample | None = None
     inventory: Inventory | None = None
 

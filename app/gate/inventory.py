@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.domain.differences import Facts, Stored, VectorSample
+from app.domain.differences import Facts, VectorSample, VectorStorage
 from app.domain.errors import BrokenError
 from app.domain.index import Definition, Fields
 from app.domain.inventory import Inventory, Method, Stocktaking, not_taken
@@ -53,7 +53,7 @@ async def gather_facts(
     try:
         statistics = await search.statistics(index, deadline)
         if statistics is not None:
-            stored = Stored(documents=statistics.documents, vector_bytes=statistics.vector_bytes)
+            stored = VectorStorage(documents=statistics.documents, vector_bytes=statistics.vector_bytes)
         if _retrievable(definition, fields.vectors):
             requests += 1
             sample = await _sample_vectors(index, fields.vectors, search, deadline)

@@ -13,8 +13,8 @@ from app.domain.change import ChangeKind
 from app.domain.check import Level
 from app.domain.differences import (
     Facts,
-    Stored,
     VectorSample,
+    VectorStorage,
     change_checks,
     differences,
     input_limit,
@@ -410,26 +410,26 @@ def test_indexes_without_a_document_in_common_are_told_so() -> None:
     ],
 )
 def test_missing_vectors_show_in_their_size(documents: int, size: int | None, missing: float | None) -> None:
-    stored = Stored(documents=documents, vector_bytes=size)
+    stored = VectorStorage(documents=documents, vector_bytes=size)
     found = vectors_missing(side("kb-v1", documents=100, stored=stored))
     assert found == (None if missing is None else pytest.approx(missing))
 
 
 def test_quantized_vectors_need_a_byte_a_dimension() -> None:
-    stored = Stored(documents=100, vector_bytes=100 * 1024)
+    stored = VectorStorage(documents=100, vector_bytes=100 * 1024)
     assert vectors_missing(side("kb-v1", compressed, documents=100, stored=stored)) == 0.0
 
 
 def test_vectors_that_are_not_kept_in_a_graph_cannot_be_counted_but_sampled() -> None:
-    stored = Stored(documents=100, vector_bytes=0)
+    stored = VectorStorage(documents=100, vector_bytes=0)
     assert vectors_missing(side("kb-v1", exhaustive, documents=100, stored=stored)) is None
     sample = VectorSample(rows=50, missing=5)
     assert vectors_missing(side("kb-v1", exhaustive, stored=stored, sample=sample)) == 0.1
 
 
 def test_vectors_missing_in_the_candidate_are_embedding() -> None:
-    one = side("kb-v1", documents=100, stored=Stored(documents=100, vector_bytes=430_000))
-    other = side("kb-v2", documents=100, stored=Stored(documents=100, vector_bytes=200_000))
+    one = side("kb-v1", documents=100, stored=VectorStorage(documents=100, vector_bytes=430_000))
+    other = side("kb-v2", documents=100, stored=VectorStorage(documents=100, vector_bytes=200_000))
     found = differences(one, other)
     assert [(each.kind, each.what) for each in found] == [(ChangeKind.EMBEDDING, "vectors missing")]
     assert differences(other, one) == ()

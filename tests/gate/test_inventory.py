@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.differences import Facts, Stored, VectorSample
+from app.domain.differences import Facts, VectorSample, VectorStorage
 from app.domain.errors import BrokenError
 from app.domain.index import Fields
 from app.domain.inventory import Inventory, Method
@@ -195,7 +195,7 @@ async def test_facts_are_the_inventory_and_the_statistics(search: FakeSearch) ->
     search.index("kb").statistics = Statistics(documents=413, storage_bytes=9, vector_bytes=77)
     facts, requests = await gathered(search, {"retrievable": False})
     assert facts.taken.complete
-    assert (facts.stored, facts.sample) == (Stored(documents=413, vector_bytes=77), None)
+    assert (facts.stored, facts.sample) == (VectorStorage(documents=413, vector_bytes=77), None)
     assert requests == facts.taken.requests + 1
 
 
