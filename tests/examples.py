@@ -10,14 +10,18 @@ from typing import Any
 from app.domain.change import Change, ChangeKind
 from app.domain.check import Check, Level
 from app.domain.decision import decide, decided, results
+from app.domain.difference import Difference, difference
 from app.domain.errors import FailureCode
+from app.domain.fingerprint import Fingerprint, IndexFingerprint
 from app.domain.index import Fields
+from app.domain.inventory import InventoryRecord, Method
+from app.domain.noise import ProbeResult
 from app.domain.observation import Failure, Hit, Observation, answer_rank
 from app.domain.outcome import Missing, Observed, QuestionResult
 from app.domain.policy import Policy
 from app.domain.query import Queries, QuerySettings
 from app.domain.reasons import Code
-from app.domain.run import GoldenRef, IndexSide, Requests, Run
+from app.domain.run import GoldenRef, IndexSide, Inventories, Requests, Run
 
 TODAY = date(2026, 11, 30)
 STARTED = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
@@ -135,6 +139,53 @@ def seen(question: Observed, parents: Iterable[str | None], *, ms: float = 120.0
     return Observation(rank=answer_rank(question, found), elapsed_ms=ms, attempts=1, hits=found)
 
 
+def inventory(**changes: Any) -> InventoryRecord:
+    """1,204 chunks of 312 documents, all of them read."""
+    record = InventoryRecord(
+        method=Method.KEY_RANGES,
+        complete=True,
+        note=None,
+        chunks=1204,
+        parents=312,
+        without_parent=0,
+        without_text=0,
+        duplicates=0,
+        tokens_median=220,
+        tokens_95=250,
+        tokens_most=256,
+        digest="sha256:1111",
+        requests=4,
+    )
+    return replace(record, **changes)
+
+
+def inventories(**candidate: Any) -> Inventories:
+    """Two inventories, which differ in what is given."""
+    return Inventories(baseline=inventory(), candidate=inventory(**candidate))
+
+
+def a_fingerprint() -> Fingerprint:
+    """Of the indexes of `a_run`."""
+    sides = [
+        IndexFingerprint(
+            index=f"kb-v{number}",
+            definition_digest=f"sha256:def{number}",
+            etag=f"etag-{number}",
+            documents=documents,
+            synonym_maps=None,
+            inventory=f"sha256:inv{number}",
+        )
+        for number, documents in ((1, 1204), (2, 1967))
+    ]
+    return Fingerprint(
+        baseline=sides[0],
+        candidate=sides[1],
+        golden_set="sha256:cccc",
+        query="sha256:9999",
+        policy="sha256:pppp",
+    )
+
+
 def failed(
     message: str = "503: the service is busy", code: FailureCode = FailureCode.THROTTLED
 ) -> Observation:
@@ -171,12 +222,37 @@ def failing() -> Example:
     reasons: critical-lost (2, limit 0), net-loss (3 - 1 = 2, limit 0), slice-loss (table: 1 - 0 = 1)
     not reasons: evaluated 11/13 = 0.846 >= 0.8; errors 1 <= 1; noisy 2/11 = 0.182 <= 0.2
     observations 53 = 28 baselines (14 x 2) + 14 first candidates + 11 more: every question of `_again`
+    changed: chunking twice (declared), content once (not declared); one expected document is gone
     """
     policy = Policy(protected_slices=("table",), max_question_errors=1, min_evaluated_share=0.8)
     checks = (
         Check(code="k-below-candidates", level=Level.WARNING, message="k (30) is below candidates (50)."),
         Check(
             code="counts", level=Level.INFO, message="The candidate holds 1,967 chunks, the baseline 1,204."
+        ),
+        Check(
+            code="several-kinds",
+            level=Level.WARNING,
+            message="2 kinds of change at once (chunking, content): a regression cannot be attributed.",
+        ),
+        Check(
+            code="undeclared-change",
+            level=Level.WARNING,
+            message="A change of content was found and not declared (chunking was).",
+        ),
+        Check(
+            code="lost-documents",
+            level=Level.WARNING,
+            message="2 of 312 documents of the baseline (0.6%) are not in the candidate; 1 of them answer 1 questions.",
+            measured=0.00641,
+            questions=("visa-letter",),
+            documents=("visa-letters", "old-canteen-menu"),
+        ),
+        Check(
+            code="stale-label",
+            level=Level.WARNING,
+            message="2 answer documents are in neither index: 'hr-policy-2019' (did you mean 'hr-policy-2020'?), "
+            "'travel-2018'. Correct the golden set.",
         ),
     )
     questions = (
@@ -298,8 +374,43 @@ def failing() -> Example:
             (2,),
         ),
     )
-    run = a_run(policy=policy, checks=checks, requests=Requests(comparison=49, other=12, semantic=51))
+    run = a_run(
+        policy=policy,
+        checks=checks,
+        requests=Requests(comparison=49, other=12, semantic=51),
+        differences=_rechunked(),
+        inventories=inventories(
+            chunks=1967,
+            parents=310,
+            tokens_median=118,
+            tokens_95=125,
+            tokens_most=128,
+            duplicates=3,
+            digest="sha256:2222",
+        ),
+        noise_probes=(
+            ProbeResult(
+                id="badge-colour", exhaustive=False, one_session=True, no_ranker=False, unchanged=False
+            ),
+        ),
+        fingerprint=a_fingerprint(),
+    )
     return example(run, questions)
+
+
+def _rechunked() -> tuple[Difference, ...]:
+    """1204 / 312 = 3.9 chunks a document, then 1967 / 310 = 6.3."""
+    return (
+        difference(ChangeKind.CHUNKING, "chunks a document", 3.9, 6.3),
+        difference(ChangeKind.CHUNKING, "tokens a chunk", {"median": 220}, {"median": 118}),
+        Difference(
+            kind=ChangeKind.CONTENT,
+            what="documents gone",
+            baseline=2,
+            candidate=0,
+            message="Documents gone: 2 of 312, such as 'old-canteen-menu', 'visa-letters'.",
+        ),
+    )
 
 
 def _leave() -> Observed:
@@ -360,6 +471,88 @@ def passing() -> Example:
         asked(Observed(id="q3", question="Which colour are badges?", answers=("badges",)), (6, 6), (5, 5)),
     )
     return example(a_run(), questions)
+
+
+def same_again() -> Example:
+    """PASS. 12 questions, all kept, nothing changed; both indexes were read whole.
+
+    none of 12 lost: up to 1 - 0.05^(1/12) = 1 - exp(-2.9957 / 12) = 22.1 %
+    """
+    questions = [
+        asked(Observed(id=f"q{number}", question=f"Question {number}?", answers=("d1",)), (1, 1), (1,))
+        for number in range(1, 13)
+    ]
+    run = a_run(inventories=inventories(), change=None)
+    return example(replace(run, candidate=replace(run.candidate, documents=1204)), questions)
+
+
+def measured() -> Example:
+    """FAIL: net-loss (1, limit 0). 4 labelled questions of one document each and 2 without an answer.
+
+    answer ranks: m1 1, 1 → 1 · m2 2, 2 → 6, 6 (lost) · m3 5, 4 → 4 · m4 1, 1 → 1
+    slices: lookup m1, m2; table m2, m3. Contexts are 5 chunks of 5 documents, which share the answer only, so
+    that the overlap is 1/5 for kept questions: m1, m3 and m4 are churned; mean (3 x 0.2) / 4 = 0.15
+    success: 4/4, 3/4 · reciprocal rank: (1 + 1/2 + 1/5 + 1) / 4 = 0.675, (1 + 1/4 + 1) / 4 = 0.5625
+    nDCG: (1 + 0.63093 + 0.38685 + 1) / 4 = 0.754, (1 + 0.43068 + 1) / 4 = 0.608; difference -0.147
+    context precision: 0.2, 3 x 0.2 / 4 = 0.15 · elapsed: 120 ms, 200 ms, of six questions
+    1 of 4 lost: upper limit p of (1-p)^4 + 4p(1-p)^3 = 0.05, 0.751
+    noise: flips 0 of 4, and 1 of 4 with the candidate; ranks moved by 1/4 = 0.25, and by (4 + 1) / 4 = 1.25
+    scores of ranks 5 and 6 of m4: 2.5, 2.495, when asked again 2.52, 2.495: 0.005 apart, moved by 0.02;
+    over the four 0.02 / 4 = 0.005, and 0.095 / 4 = 0.0238 with the candidate, where they are 2.5, 2.4
+    watch list: m3 (rank 5), m4 (scores)
+    top scores of the unlabelled: u1 1.2 → 2.0, u2 1.5 → 1.0; means 1.35 → 1.5
+    """
+    m4 = asked(Observed(id="m4", question="The fourth?", answers=("d4",)), (1, 1), (1,))
+    questions = (
+        asked(Observed(id="m1", question="The first?", answers=("d1",), slice=("lookup",)), (1, 1), (1,)),
+        asked(
+            Observed(id="m2", question="The second?", answers=("d2",), slice=("lookup", "table")),
+            (2, 2),
+            (6, 6),
+        ),
+        asked(Observed(id="m3", question="The third?", answers=("d3",), slice=("table",)), (5, 4), (4,)),
+        replace(
+            m4,
+            baseline=tuple(
+                _scored(each, {5: fifth, 6: 2.495})
+                for each, fifth in zip(m4.baseline, (2.5, 2.52), strict=True)
+            ),
+        ),
+        _unanswered("u1", 1.2, 2.0),
+        _unanswered("u2", 1.5, 1.0),
+    )
+    return example(a_run(), questions)
+
+
+def _unanswered(name: str, before: float, after: float) -> Observed:
+    question = asked(Observed(id=name, question=f"Weather {name}?", answers=()), (None, None), (None,))
+    rest = dict.fromkeys(range(2, 11), 0.5)
+    return replace(
+        question,
+        baseline=tuple(_scored(each, {1: before, **rest}) for each in question.baseline),
+        candidate=tuple(_scored(each, {1: after, **rest}) for each in question.candidate),
+    )
+
+
+def _scored(observation: Observation, scores: dict[int, float]) -> Observation:
+    """With these reranker scores, by rank."""
+    found = (
+        replace(hit, reranker_score=scores.get(hit.rank, hit.reranker_score)) for hit in observation.hits
+    )
+    return replace(observation, hits=tuple(found))
+
+
+def unknown_rule() -> Example:
+    """PASS with a rule of which nothing can be said, and inventories that are not whole."""
+    check = Check(
+        code=Code.NOT_EVALUATED,
+        level=Level.WARNING,
+        message="Stale labels could not be looked up in index 'kb-v1': the parent field is not filterable.",
+        index="kb-v1",
+    )
+    stopped = "200000 rows were read, which is the most that is read of an index."
+    found = inventories(complete=False, note=stopped, chunks=200_000, method=Method.SKIP, tokens_median=None)
+    return example(a_run(checks=(check,), inventories=found), passing().questions)
 
 
 def unmeasured() -> Example:
@@ -476,6 +669,13 @@ def forbidden() -> Example:
     return example(a_run(), questions)
 
 
+def forbidden_today() -> Example:
+    """PASS: the baseline shows a forbidden document at 3, when asked again at 2; the candidate shows it nowhere."""
+    q1 = Observed(id="q1", question="What does a manager earn?", answers=("d1",), forbidden=("board-pay",))
+    before = (seen(q1, ("d1", "a", "board-pay")), seen(q1, ("d1", "board-pay")))
+    return example(a_run(), (replace(q1, baseline=before, candidate=(seen(q1, ("d1", "a")),)),))
+
+
 S18_ID = 'q<1>&"'
 S18_QUESTION = "a\u000b\u001b[31m b \ud83d ]]> \uffff & <c>"
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -490,6 +690,8 @@ LONG_PASSAGE = "Eine lange Passage. " * 1_000  # 20,000 characters
 
 def hostile() -> Example:
     """FAIL. Every text from outside is an attack; all 7 questions are lost, so all are shown in full.
+
+    Index names, differences, notes of inventories, findings and documents are attacks too.
 
     reasons: net-loss (7, limit 0)
     """
@@ -514,9 +716,35 @@ def hostile() -> Example:
         change=Change(summary=SCRIPT, build_url="javascript:alert(1)"),
         requested_by=PIPELINE,
         manifest={"model": ["\ud83d", ANSI, float("nan")]},
-        checks=(check,),
+        checks=(check, *_hostile_checks()),
+        differences=_hostile_differences(),
+        inventories=inventories(complete=False, note=f"{SCRIPT}\n{PIPELINE}", method=Method.NOT_TAKEN),
+        noise_probes=(
+            ProbeResult(id=MARKDOWN_LINK, exhaustive=True, one_session=None, no_ranker=None, unchanged=False),
+        ),
+        fingerprint=replace(a_fingerprint(), golden_set=SCRIPT, query=PIPELINE),
     )
-    return example(run, questions)
+    baseline = replace(run.baseline, index=SCRIPT, requested=MARKDOWN_LINK, alias=MARKDOWN_LINK)
+    candidate = replace(run.candidate, index=f"{PIPELINE}|{ANSI}", etag=REVERSED)
+    return example(replace(run, baseline=baseline, candidate=candidate), questions)
+
+
+def _hostile_checks() -> tuple[Check, ...]:
+    named = (
+        ("several-kinds", SCRIPT),
+        ("undeclared-change", MARKDOWN_LINK),
+        ("lost-documents", f"{PIPELINE} {ANSI}"),
+        (Code.NOT_EVALUATED, f"{MARKDOWN_LINK}\n# heading {REVERSED}"),
+    )
+    return tuple(
+        Check(code=code, level=Level.WARNING, message=text, documents=(f"{SCRIPT}|", "d\t1"))
+        for code, text in named
+    )
+
+
+def _hostile_differences() -> tuple[Difference, ...]:
+    texts = (SCRIPT, MARKDOWN_LINK, PIPELINE, REVERSED, ANSI, "\ud83d", "1. x\n\n# heading\n| a | b |")
+    return tuple(difference(ChangeKind.SCHEMA, f"{text} a", {text: [text]}, text) for text in texts)
 
 
 def _hostile(name: str, text: str) -> Observed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from app.domain.change import ChangeKind
-from app.domain.check import Check
+from app.domain.check import Check, Level
 from app.domain.inventory import InventoryRecord, Method
 from app.domain.measures import CHURNED_BELOW, Elapsed, Measures, PairedMean, SliceMeasures, TopScores
 from app.domain.noise import Movement, Noise, Watched, WatchReason, consistent_with
@@ -26,8 +26,13 @@ from app.domain.statistics import (
 from app.report.escaping import clipped
 
 MOST_ROWS = 20  # of a table, and lines of a group, before it says how many more there are
-SEVERAL_KINDS, UNDECLARED_CHANGE = "several-kinds", "undeclared-change"
-_CHANGE_CODES = frozenset({SEVERAL_KINDS, UNDECLARED_CHANGE, Code.LOST_DOCUMENTS})
+_CHANGE_CODES = (
+    Code.LOST_DOCUMENTS.value,
+    "several-kinds",
+    "undeclared-change",
+    "declared-change-not-found",
+)
+_WORDS = {Level.BLOCKING: "Breaks a rule", Level.WARNING: "Warning", Level.INFO: "Note"}
 _LINE_CHARACTERS = 400
 _QUESTION_CHARACTERS = 120
 _IDS = 10
@@ -59,12 +64,20 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A finding that must not be overlooked; `word` of ours says how much it weighs."""
+
+    word: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """Everything under one heading, in reading order. `name` is an identifier of ours."""
 
     name: str
     title: str
-    warnings: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
     first: str = ""  # what to take away
     lines: tuple[str, ...] = ()
     groups: tuple[Group, ...] = ()
@@ -78,23 +91,27 @@ class Findings:
 
     run: Run
     _wanted: frozenset[str] = field(init=False)
+    _lost: tuple[str, ...] = field(init=False)
     _texts: dict[str, str] = field(default_factory=dict)
     _gone: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._wanted = frozenset(_told_by_text(self.run))
+        self._lost = tuple(_lost_documents(self.run))
 
     def add(self, each: QuestionResult) -> None:
         if each.id in self._wanted:
             self._texts[each.id] = clipped(each.question, _QUESTION_CHARACTERS)
-        for document in each.missing.candidate:
-            if document not in each.missing.baseline:
+        for document in each.labelled_documents:
+            vanished = document in each.missing.candidate and document not in each.missing.baseline
+            if vanished or document in self._lost:
                 self._gone.setdefault(document, []).append(each.id)
 
     def sections(self) -> tuple[Section, ...]:
         """In reading order; those of which nothing was measured yet are left out."""
         run = self.run
-        found = [_changed(run, self._gone)] if run.verdict is not None or run.differences else []
+        gone = {**self._gone, **{name: [] for name in self._lost if name not in self._gone}}
+        found = [_changed(run, gone)] if run.verdict is not None or run.differences else []
         if run.statistics is not None:
             found.append(_knowledge(run.statistics))
         if run.noise is not None:
@@ -102,6 +119,13 @@ class Findings:
         if run.measures is not None:
             found.append(_measures(run.measures, run.statistics, self._texts))
         return tuple(found)
+
+
+def _lost_documents(run: Run) -> Iterator[str]:
+    """Documents that an inventory found to be gone; a finding names the first of them only."""
+    for check in run.checks:
+        if check.code == Code.LOST_DOCUMENTS:
+            yield from check.documents
 
 
 def _told_by_text(run: Run) -> Iterator[str]:
@@ -120,9 +144,9 @@ def not_evaluated(run: Run) -> tuple[str, ...]:
     return tuple(check.message for check in run.checks if check.code == Code.NOT_EVALUATED)
 
 
-def change_warnings(run: Run) -> tuple[Check, ...]:
-    """The findings about what changed: several kinds at once, one that was not declared, documents lost."""
-    return tuple(check for check in run.checks if check.code in _CHANGE_CODES)
+def change_checks(run: Run) -> tuple[Check, ...]:
+    """The findings about what changed: documents lost, several kinds at once, one that was not declared."""
+    return tuple(check for code in _CHANGE_CODES for check in run.checks if check.code == code)
 
 
 def changed_in_short(run: Run) -> str:
@@ -187,7 +211,7 @@ def _changed(run: Run, gone: dict[str, list[str]]) -> Section:
     return Section(
         name="changed",
         title="What changed",
-        warnings=tuple(check.message for check in change_warnings(run)),
+        notices=tuple(Notice(word=_WORDS[each.level], text=each.message) for each in change_checks(run)),
         first="" if groups else _nothing(run),
         lines=tuple(_declared(run)),
         groups=groups,
@@ -223,9 +247,11 @@ def _declared(run: Run) -> Iterator[str]:
 
 
 def _gone_documents(gone: dict[str, list[str]]) -> Table:
-    rows = tuple((document, _ids(ids)) for document, ids in list(gone.items())[:MOST_ROWS])
+    rows = tuple(
+        (document, _ids(ids) or "none of this set") for document, ids in list(gone.items())[:MOST_ROWS]
+    )
     return Table(
-        caption=f"Expected documents that are missing from the candidate ({len(gone)})",
+        caption="Documents of the baseline that the candidate lacks",
         head=("document", "questions that it answers"),
         rows=rows,
         more=len(gone) - len(rows),
@@ -234,6 +260,8 @@ def _gone_documents(gone: dict[str, list[str]]) -> Table:
 
 def _inventories(run: Run) -> Iterator[str]:
     if run.inventories is None:
+        if run.differences and run.baseline.index != run.candidate.index:
+            yield "What the indexes hold was not read: a change of chunks or documents may be missing here."
         return
     for side in Side:
         record = run.inventories.baseline if side is Side.BASELINE else run.inventories.candidate

@@ -300,7 +300,7 @@ def _lost(each: QuestionResult, run: Run, who: str) -> str:
 
 def _finding(section: Section) -> Iterator[_Section]:
     """A section of findings as a list, then its tables. Sections of one heading are named apart by `what`."""
-    rows = [f"- **Warning**: {markdown_prose(text, characters=_LONG)}" for text in section.warnings]
+    rows = [f"- **{each.word}**: {markdown_prose(each.text, characters=_LONG)}" for each in section.notices]
     rows.extend(f"- {markdown_prose(line, characters=_LONG)}" for line in section.lines)
     for group in section.groups:
         more = (f"and {group.more:,} more, which are in run.json",) if group.more else ()

@@ -35,8 +35,8 @@ def _json(adapter: TypeAdapter[Any], value: Any) -> bytes:
     """UTF-8. Half a surrogate pair, which no strict reader takes, becomes a visible escape; NaN is null."""
     try:
         return adapter.dump_json(value)
-    except PydanticSerializationError:
-        return _ANY.dump_json(_encodable(adapter.dump_python(value, mode="json")))
+    except (PydanticSerializationError, UnicodeEncodeError):  # in a value, in a key
+        return _ANY.dump_json(_encodable(adapter.dump_python(value)))
 
 
 def _encodable(value: Any) -> Any:
@@ -45,7 +45,7 @@ def _encodable(value: Any) -> Any:
             return encodable(value)
         case dict():
             return {_encodable(key): _encodable(each) for key, each in value.items()}
-        case list():
+        case list() | tuple():
             return [_encodable(each) for each in value]
         case float():
             return value if isfinite(value) else None

@@ -15,7 +15,7 @@ from app.domain.run import Flip, Run
 from app.domain.wording import sentence
 from app.report.escaping import clipped, visible
 from app.report.evidence import place_taken, shown
-from app.report.findings import change_warnings, changed_in_short, honest, noise_in_short
+from app.report.findings import change_checks, changed_in_short, honest, noise_in_short
 
 _ROWS = 6
 _REASONS = 6
@@ -80,7 +80,7 @@ def _more(number: int, what: str) -> Iterator[Text]:
 
 def _warnings(run: Run) -> Sequence[Check]:
     """What was not evaluated, then what is said of the change, then all others. Blocking ones are reasons."""
-    first = {Code.NOT_EVALUATED.value: 0, **{check.code: 1 for check in change_warnings(run)}}
+    first = {Code.NOT_EVALUATED.value: 0, **{check.code: 1 for check in change_checks(run)}}
     found = [check for check in run.checks if check.level is Level.WARNING]
     return sorted(found, key=lambda check: first.get(check.code, 2))
 
