@@ -210,7 +210,7 @@ class Journal:
 
 def packed(entry: Entry) -> bytes:
     """A journal line, without its line end."""
-    return base64.b64encode(zlib.compress(_ENTRY.dump_json(entry), level=3))
+    return base64.b64encode(zlib.compress(_ENTRY.dump_json(entry), level=1))
 
 
 def unpacked(line: bytes) -> Entry:
