@@ -7,8 +7,8 @@ from app.domain.check import Check, once
 from app.domain.difference import Difference
 from app.domain.differences import (
     Facts,
-    Stored,
     VectorSample,
+    VectorStorage,
     change_checks,
     differences,
     input_limit_checks,
@@ -85,13 +85,15 @@ class _Reading:
             inventory=await self._inventory(side),
         )
 
-    async def _stored(self, index: str) -> Stored | None:
+    async def _stored(self, index: str) -> VectorStorage | None:
         self.requests += 1
         try:
             told = await self.search.statistics(index, self.deadline)
         except BrokenError:
             return None
-        return None if told is None else Stored(documents=told.documents, vector_bytes=told.vector_bytes)
+        return (
+            None if told is None else VectorStorage(documents=told.documents, vector_bytes=told.vector_bytes)
+        )
 
     async def _sample(self, side: Side) -> VectorSample | None:
         """Some rows' vectors, where they are retrievable; the sizes that the service reports say more."""
