@@ -73,9 +73,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Everything under one heading, in reading order. `name` is an identifier of ours."""
+    """Everything under one heading, in reading order. `name` is an identifier of ours, `short` a word for it."""
 
     name: str
+    short: str
     title: str
     notices: tuple[Notice, ...] = ()
     first: str = ""  # what to take away
@@ -201,7 +202,7 @@ def _by_kind(run: Run) -> dict[ChangeKind, list[str]]:
 def _changed(run: Run, gone: dict[str, list[str]]) -> Section:
     groups = tuple(
         Group(
-            title=f"{kind}: {_KINDS[kind]}",
+            title=f"{kind.capitalize()}: {_KINDS[kind]}",
             lines=tuple(clipped(line, _LINE_CHARACTERS) for line in lines[:MOST_ROWS]),
             more=max(0, len(lines) - MOST_ROWS),
         )
@@ -210,6 +211,7 @@ def _changed(run: Run, gone: dict[str, list[str]]) -> Section:
     tables = (_gone_documents(gone),) if gone else ()
     return Section(
         name="changed",
+        short="What changed",
         title="What changed",
         notices=tuple(Notice(word=_WORDS[each.level], text=each.message) for each in change_checks(run)),
         first="" if groups else _nothing(run),
@@ -320,6 +322,7 @@ def _how(method: Method) -> str:
 def _knowledge(statistics: Statistics) -> Section:
     return Section(
         name="knowledge",
+        short="Certainty",
         title="How much this run can and cannot know",
         first=loss_rate_sentence(statistics.loss_rate),
         lines=(moved_sentence(statistics.overall), *_small_slices(statistics.slices)),
@@ -367,7 +370,7 @@ def _noise(run: Run, noise: Noise, texts: dict[str, str]) -> Section:
         rows=rows,
     )
     watch = (_watch(run, noise, texts),) if noise.watch else ()
-    return Section(name="noise", title="Noise", lines=tuple(lines), tables=(movement, *watch))
+    return Section(name="noise", short="Noise", title="Noise", lines=tuple(lines), tables=(movement, *watch))
 
 
 _NOT_MEASURED = "not measured"
@@ -461,6 +464,7 @@ def _measures(measures: Measures, statistics: Statistics | None, texts: dict[str
         tables.append(_unlabelled(risen, measures, texts))
     return Section(
         name="measures",
+        short="Measures",
         title="Measures",
         first="" if overall.questions else "No question was evaluated, so no ranking was measured.",
         lines=tuple(_alike(measures)),
