@@ -166,11 +166,11 @@ def honest(run: Run) -> str:
 def noise_in_short(run: Run) -> str:
     """Flips of the baseline against itself and against the candidate; empty while nothing was measured."""
     noise = run.noise
-    if noise is None:
+    if noise is None or not noise.candidate.pairs:
         return ""
     parts = [
-        f"answers that moved in or out of the context: baseline against itself {_flips(noise.baseline)}",
-        f"baseline against candidate {_flips(noise.candidate)}",
+        f"answers moved in or out of the context: baseline asked again {_flips(noise.baseline)}",
+        f"candidate {_flips(noise.candidate)}",
     ]
     if noise.watch:
         parts.append(f"{_counted(len(noise.watch), 'question')} close to the edge")

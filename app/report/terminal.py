@@ -4,6 +4,7 @@ and how much of it can be believed. Everything is in the report.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -19,7 +20,7 @@ from app.report.findings import change_checks, changed_in_short, honest, noise_i
 
 _ROWS = 6
 _REASONS = 6
-_WARNINGS = 5
+_WARNINGS = 4
 _GAINED = 15
 _REASON_CHARACTERS = 400
 _WARNING_CHARACTERS = 240
@@ -92,10 +93,10 @@ def _style(check: Check) -> str:
 def _lost(run: Run, results: Iterable[QuestionResult]) -> Table:
     flips = sorted(run.lost, key=lambda flip: not flip.critical)[:_ROWS]
     taken = _taken(run, flips, results)
-    table = Table(title=f"Lost ({len(run.lost)})", title_justify="left", expand=False)
+    table = Table(title=f"Lost ({len(run.lost)})", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("question", overflow="fold")
     table.add_column("rank", no_wrap=True)
-    table.add_column("cause", overflow="fold")
+    table.add_column("cause", overflow="fold", max_width=16)
     if taken:
         table.add_column("took its place", overflow="fold")
     for flip in flips:
@@ -105,6 +106,7 @@ def _lost(run: Run, results: Iterable[QuestionResult]) -> Table:
             cells.append(Text(_line(taken.get(flip.id, ""), _TAKEN_CHARACTERS)))
         table.add_row(*cells)
     if len(run.lost) > len(flips):
+        table.caption_justify = "left"
         table.caption = f"and {len(run.lost) - len(flips)} more: see the report"
     return table
 
@@ -116,8 +118,8 @@ def _taken(run: Run, flips: Iterable[Flip], results: Iterable[QuestionResult]) -
 
 
 def _asked(flip: Flip) -> Text:
-    told = _line(f"{flip.id}  {flip.question}", _QUESTION_CHARACTERS)
-    return Text.assemble(("critical ", "bold red"), told) if flip.critical else Text(told)
+    told = _line(f"{flip.id} {flip.question}", _QUESTION_CHARACTERS)
+    return Text.assemble(("critical: ", "bold red"), told) if flip.critical else Text(told)
 
 
 def _cause(flip: Flip) -> str:

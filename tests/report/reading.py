@@ -18,6 +18,7 @@ class Page(HTMLParser):
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.by_section: defaultdict[str, list[str]] = defaultdict(list)
         self.pieces: list[str] = []
+        self.tables: list[tuple[str, list[list[str]]]] = []
         self._open: list[str] = []
         self._sections: list[str] = []
         self.feed(source)
@@ -30,7 +31,13 @@ class Page(HTMLParser):
         if tag in _VOID:
             return
         self._open.append(tag)
-        if tag == "section":
+        if tag == "table":
+            self.tables.append(("", []))
+        elif tag == "tr":
+            self.tables[-1][1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][1][-1].append("")
+        elif tag == "section":
             self._sections.append(values.get("aria-labelledby") or (self._sections or [""])[-1])
 
     def handle_endtag(self, tag: str) -> None:
@@ -44,8 +51,20 @@ class Page(HTMLParser):
         if self._open and self._open[-1] == "style":
             return
         self.pieces.append(data)
+        self._handle_cell(data)
         if self._sections:
             self.by_section[self._sections[-1]].append(data)
+
+    def _handle_cell(self, data: str) -> None:
+        if "caption" in self._open:
+            self.tables[-1] = (self.tables[-1][0] + data, self.tables[-1][1])
+        elif "td" in self._open or "th" in self._open:
+            row = self.tables[-1][1][-1]
+            row[-1] += data
+
+    def cells(self, caption: str) -> list[list[str]]:
+        """The rows of the table with that caption, its head first; empty if there is none."""
+        return next((rows for name, rows in self.tables if name.startswith(caption)), [])
 
     @property
     def text(self) -> str:
@@ -69,6 +88,39 @@ def tokens(source: str) -> list[Token]:
     for token in MarkdownIt("commonmark").enable("table").parse(source):
         found.append(token)
         found.extend(token.children or ())
+    return found
+
+
+def table(source: str, caption: str) -> list[list[str]]:
+    """The cells of the table under a caption, a paragraph of its own in bold, without the head."""
+    seen, here, found = False, False, list[list[str]]()
+    for token in MarkdownIt("commonmark").enable("table").parse(source):
+        if token.type == "inline" and not here:
+            text = "".join(child.content for child in token.children or ())
+            seen = token.content.startswith("**") and text.startswith(caption)
+        elif token.type == "table_open":
+            here = seen
+        elif token.type == "table_close" and here:
+            return found[1:]
+        elif token.type == "tr_open" and here:
+            found.append([])
+        elif token.type == "inline" and here:
+            found[-1].append("".join(child.content for child in token.children or ()))
+    return []
+
+
+def lines(source: str, heading: str) -> list[str]:
+    """What stands under a heading outside of tables: paragraphs and lines of lists, as a reader sees them."""
+    under, here, cells, found = False, False, False, list[str]()
+    for token in MarkdownIt("commonmark").enable("table").parse(source):
+        if token.type == "heading_open":
+            here = True
+        elif token.type in ("table_open", "table_close"):
+            cells = token.type == "table_open"
+        elif token.type == "inline" and here:
+            under, here = token.content == heading, False
+        elif token.type == "inline" and under and not cells:
+            found.append("".join(child.content for child in token.children or ()))
     return found
 
 

@@ -22,6 +22,10 @@ EVERY = [
     examples.forbidden(),
     examples.hostile(),
     examples.without_passages(),
+    examples.same_again(),
+    examples.measured(),
+    examples.unknown_rule(),
+    examples.forbidden_today(),
 ]
 ELEMENTS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 
