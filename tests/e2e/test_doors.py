@@ -115,9 +115,9 @@ def test_the_last_line_is_the_verdict_and_the_headline_and_the_record_what_was_c
 
 
 def test_a_time_out_prints_the_command_that_waits_again(gate: Gate) -> None:
-    gate.search.latency = 0.2
+    gate.search.latency = 0.3
     gate.golden("hr", questions(*(f"q{place}" for place in range(12))), POLICY)
-    ended = gate.run("--golden", "hr.jsonl", "--timeout", "0.5", "--out", "out")
+    ended = gate.run("--golden", "hr.jsonl", "--timeout", "0.8", "--out", "out")
     assert ended.status == 2
     assert ended.out == ""
     assert list((gate.folder / "out").iterdir()) == []
@@ -129,10 +129,10 @@ def test_a_time_out_prints_the_command_that_waits_again(gate: Gate) -> None:
 
 
 def test_a_time_out_at_the_service_leaves_the_run_going(gate: Gate) -> None:
-    gate.search.latency = 0.2
+    gate.search.latency = 0.3
     gate.golden("hr", questions(*(f"q{place}" for place in range(12))), POLICY)
     with gate.serving() as service:
-        ended = gate.run("--golden", "hr.jsonl", "--timeout", "0.5", "--service", service.url)
+        ended = gate.run("--golden", "hr.jsonl", "--timeout", "0.8", "--service", service.url)
         assert (ended.status, ended.out) == (2, "")
         command = shlex.split(ended.err.splitlines()[-1].partition(": gate ")[2])
         assert ("--service", service.url) == (command[1], command[2])
@@ -156,7 +156,7 @@ def test_a_service_that_is_not_there_is_not_waited_for_beyond_the_time_out(gate:
 def test_a_signal_cancels_the_run(gate: Gate) -> None:
     """Here by SIGINT and by SIGTERM, and at the service."""
     gate.search.latency = 0.2
-    gate.golden("hr", questions(*(f"q{place}" for place in range(30))), POLICY)
+    gate.golden("hr", questions(*(f"q{place}" for place in range(200))), POLICY)
     with gate.serving() as service:
         run = (*RUN, "--golden", "hr.jsonl", "--out")
         with (
@@ -170,7 +170,7 @@ def test_a_signal_cancels_the_run(gate: Gate) -> None:
             by_int.send(signal.SIGINT)
             by_term.send(signal.SIGTERM)
             there.send(signal.SIGTERM)
-            ended = [each.ended(seconds=6) for each in (by_int, by_term, there)]
+            ended = [each.ended(seconds=15) for each in (by_int, by_term, there)]
         kept = service.client.get(f"/v1/runs/{gate.read('there')['id']}").json()
     assert (kept["state"], kept["verdict"]) == ("done", "ERROR")
     for name, each in zip(("int", "term", "there"), ended, strict=True):
@@ -179,7 +179,7 @@ def test_a_signal_cancels_the_run(gate: Gate) -> None:
         record = gate.read(name)
         assert (record["state"], record["verdict"]) == ("done", "ERROR")
         assert ids(record["reasons"])[0] == "cancelled"
-        assert record["requests"]["comparison"] < 60
+        assert record["requests"]["comparison"] < 400
         assert record["lost"] == record["gained"] == []
         assert junit(gate.folder / name).get("failures") == "0"
 

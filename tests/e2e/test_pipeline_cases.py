@@ -52,7 +52,7 @@ def test_s15_the_start_is_answered_before_the_run_is_done(gate: Gate) -> None:
         assert response.headers["Location"] == f"/v1/runs/{response.json()['id']}"
         assert response.elapsed.total_seconds() < 2, "of at least 3.2 that the run takes"
         held = service.client.get(response.headers["Location"], params={"wait": 0.1})
-        assert held.json()["state"] == "running"
+        assert held.json()["state"] != "done"
         assert held.headers["Retry-After"]
 
 
