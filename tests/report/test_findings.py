@@ -47,12 +47,12 @@ def test_differences_are_grouped_by_kind_after_the_warnings() -> None:
         "Content: the documents themselves",
         "Documents gone: 2 of 312, such as 'old-canteen-menu', 'visa-letters'.",
         (
-            "Baseline kb-v1: 1,204 chunks of 312 parent documents read by ranges of the key; complete; length in tokens "
-            "(estimated) 220 median, 250 95th percentile, 256 most."
+            "Baseline kb-v1: 1,204 chunks of 312 parent documents read by ranges of the key; complete; length in "
+            "tokens (estimated) 220 median, 250 95th percentile, 256 most."
         ),
         (
-            "Candidate kb-v2: 1,967 chunks of 310 parent documents read by ranges of the key; complete; length in tokens "
-            "(estimated) 118 median, 125 95th percentile, 128 most; 3 chunks that repeat another."
+            "Candidate kb-v2: 1,967 chunks of 310 parent documents read by ranges of the key; complete; length in "
+            "tokens (estimated) 118 median, 125 95th percentile, 128 most; 3 chunks that repeat another."
         ),
         "Documents of the baseline that the candidate lacks",
     ]
