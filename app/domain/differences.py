@@ -208,25 +208,15 @@ def change_checks(found: Sequence[Difference], declared: Sequence[ChangeKind] = 
     return tuple(checks)
 
 
-def lost_documents(
-    baseline: Inventory, candidate: Inventory, questions: Iterable[Question], limit: float | None
-) -> Check | None:
+def lost_documents(baseline: Inventory, candidate: Inventory, questions: Iterable[Question]) -> Check | None:
     """The parent documents of the baseline that the candidate lacks, and the questions that they answer.
 
-    `limit` is the policy's max_lost_documents_share; None: a warning at most. `measured` is the share, 0..1;
-    `documents` those that answer a question first, fifty at most. None: no document is lost.
+    A warning: whether it fails the run is the decision's to say, by the policy's max_lost_documents_share.
+    `measured` is the share, 0..1; `documents` those that answer a question first, fifty at most. None: no
+    document is lost, or an inventory is not whole.
     """
-    setting = None if limit is None else "max_lost_documents_share"
-    if not (baseline.complete and candidate.complete):
-        if limit is None:
-            return None
-        notes = " ".join(each.note or "" for each in (baseline, candidate) if not each.complete)
-        message = f"max_lost_documents_share could not be evaluated, without a whole inventory of both sides: {notes}"
-        return Check(
-            code=Code.NOT_EVALUATED, level=Level.BLOCKING, message=message, limit=limit, setting=setting
-        )
     lost = baseline.parents.keys() - candidate.parents.keys()
-    if not lost:
+    if not lost or not (baseline.complete and candidate.complete):
         return None
     answered = {each.id: [name for name in each.labelled_documents if name in lost] for each in questions}
     touched = tuple(name for name, documents in answered.items() if documents)
@@ -238,11 +228,9 @@ def lost_documents(
     )
     return Check(
         code=Code.LOST_DOCUMENTS,
-        level=Level.BLOCKING if limit is not None and share > limit else Level.WARNING,
+        level=Level.WARNING,
         message=message,
         measured=round(share, 6),
-        limit=limit,
-        setting=setting,
         questions=touched,
         documents=tuple([*first, *sorted(lost - set(first))][:_SHOWN]),
     )
