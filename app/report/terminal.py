@@ -93,7 +93,9 @@ def _style(check: Check) -> str:
 def _lost(run: Run, results: Iterable[QuestionResult]) -> Table:
     flips = sorted(run.lost, key=lambda flip: not flip.critical)[:_ROWS]
     taken = _taken(run, flips, results)
-    table = Table(title=f"Lost ({len(run.lost)})", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(
+        title=f"Lost ({len(run.lost)})", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     table.add_column("question", overflow="fold")
     table.add_column("rank", no_wrap=True)
     table.add_column("cause", overflow="fold", max_width=16)
