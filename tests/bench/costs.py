@@ -27,6 +27,7 @@ from app.gate.ports import Ask
 from app.gate.start import StartRequest, start
 from app.main import open_gate
 from app.settings import Settings
+from tests.bench import inventory
 from tests.scripted import ScriptedSearch
 
 QUESTIONS = 100
@@ -199,4 +200,11 @@ def main() -> None:
         f"{ours / bare:.2f}",
         "≤ 1.5",
     )
-    Console(width=110).print(table)
+    console = Console(width=110)
+    console.print(table)
+    reading = Table(title="before the first question: both indexes read")
+    reading.add_column("what")
+    reading.add_column("measured")
+    for row in inventory.rows():
+        reading.add_row(*row)
+    console.print(reading)
