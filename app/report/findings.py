@@ -32,7 +32,6 @@ _CHANGE_CODES = (
     "undeclared-change",
     "declared-change-not-found",
 )
-_WORDS = {Level.BLOCKING: "Breaks a rule", Level.WARNING: "Warning", Level.INFO: "Note"}
 _LINE_CHARACTERS = 400
 _QUESTION_CHARACTERS = 120
 _IDS = 10
@@ -142,7 +141,14 @@ def _told_by_text(run: Run) -> Iterator[str]:
 
 def not_evaluated(run: Run) -> tuple[str, ...]:
     """Rules of which nothing can be said, each in a sentence, so that none passes for one that holds."""
-    return tuple(check.message for check in run.checks if check.code == Code.NOT_EVALUATED)
+    return tuple(_not_evaluated(run))
+
+
+def _not_evaluated(run: Run) -> Iterator[str]:
+    yield from (check.message for check in run.checks if check.code == Code.NOT_EVALUATED)
+    for reason in run.reasons:
+        if reason.code is Code.NOT_EVALUATED and reason.setting is not None:
+            yield f"{reason.setting} is set, and what this rule needs was not measured."
 
 
 def change_checks(run: Run) -> tuple[Check, ...]:
@@ -213,13 +219,19 @@ def _changed(run: Run, gone: dict[str, list[str]]) -> Section:
         name="changed",
         short="What changed",
         title="What changed",
-        notices=tuple(Notice(word=_WORDS[each.level], text=each.message) for each in change_checks(run)),
+        notices=tuple(Notice(word=_word(each, run), text=each.message) for each in change_checks(run)),
         first="" if groups else _nothing(run),
         lines=tuple(_declared(run)),
         groups=groups,
         tables=tables,
         notes=tuple(_inventories(run)),
     )
+
+
+def _word(check: Check, run: Run) -> str:
+    if any(reason.code == check.code for reason in run.reasons):
+        return "Breaks a rule"
+    return "Note" if check.level is Level.INFO else "Warning"
 
 
 def _nothing(run: Run) -> str:

@@ -16,7 +16,7 @@ from app.domain.run import Flip, Run
 from app.domain.wording import sentence
 from app.report.escaping import clipped, visible
 from app.report.evidence import place_taken, shown
-from app.report.findings import change_checks, changed_in_short, honest, noise_in_short
+from app.report.findings import change_checks, changed_in_short, honest, noise_in_short, not_evaluated
 
 _ROWS = 6
 _REASONS = 6
@@ -49,6 +49,10 @@ def _parts(run: Run, results: Iterable[QuestionResult]) -> Iterator[RenderableTy
     for reason in run.reasons[:_REASONS]:
         yield Text(_line(f"· {reason.code}: {sentence(reason, run)}", _REASON_CHARACTERS))
     yield from _more(len(run.reasons) - _REASONS, "reasons")
+    unknown = not_evaluated(run)
+    for rule in unknown[:_WARNINGS]:
+        yield Text(_line(f"· not evaluated: {rule}", _WARNING_CHARACTERS), style="bold")
+    yield from _more(len(unknown) - _WARNINGS, "rules that were not evaluated")
     if run.lost:
         yield _lost(run, results)
     if run.gained:
@@ -65,8 +69,7 @@ def _parts(run: Run, results: Iterable[QuestionResult]) -> Iterator[RenderableTy
                 yield Text(visible(f"{label}: {told}"))
     warnings = _warnings(run)
     for check in warnings[:_WARNINGS]:
-        word = "not evaluated" if check.code == Code.NOT_EVALUATED else "warning"
-        yield Text(_line(f"· {word}: {check.message}", _WARNING_CHARACTERS), style=_style(check))
+        yield Text(_line(f"· warning: {check.message}", _WARNING_CHARACTERS), style="dim")
     yield from _more(len(warnings) - _WARNINGS, "warnings")
 
 
@@ -80,14 +83,12 @@ def _more(number: int, what: str) -> Iterator[Text]:
 
 
 def _warnings(run: Run) -> Sequence[Check]:
-    """What was not evaluated, then what is said of the change, then all others. Blocking ones are reasons."""
-    first = {Code.NOT_EVALUATED.value: 0, **{check.code: 1 for check in change_checks(run)}}
-    found = [check for check in run.checks if check.level is Level.WARNING]
-    return sorted(found, key=lambda check: first.get(check.code, 2))
-
-
-def _style(check: Check) -> str:
-    return "bold" if check.code == Code.NOT_EVALUATED else "dim"
+    """What is said of the change, then all others. Blocking ones, and rules not evaluated, are told above."""
+    of_change = {check.code for check in change_checks(run)}
+    found = [
+        check for check in run.checks if check.level is Level.WARNING and check.code != Code.NOT_EVALUATED
+    ]
+    return sorted(found, key=lambda check: check.code not in of_change)
 
 
 def _lost(run: Run, results: Iterable[QuestionResult]) -> Table:

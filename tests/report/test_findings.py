@@ -9,6 +9,7 @@ from app.domain.check import Check, Level
 from app.domain.difference import difference
 from app.domain.inventory import Method
 from app.domain.outcome import Observed
+from app.domain.policy import Policy
 from app.report.findings import inventory_in_short
 from app.report.html import html
 from app.report.markdown import markdown
@@ -105,12 +106,25 @@ def test_a_long_difference_is_clipped() -> None:
     assert told[2].endswith("…")
 
 
-@pytest.mark.parametrize(("level", "word"), [(Level.BLOCKING, "Breaks a rule"), (Level.WARNING, "Warning")])
-def test_lost_documents_say_whether_they_break_a_rule(level: Level, word: str) -> None:
-    check = Check(code="lost-documents", level=level, message="Gone.", documents=("d9",))
-    example = examples.example(examples.a_run(checks=(check,)), examples.passing().questions)
-    assert f"{word}: Gone." in lines(written(example), CHANGED)
-    assert table(written(example), GONE) == [["d9", "none of this set"]]
+@pytest.mark.parametrize(("limit", "word"), [(0.0, "Breaks a rule"), (None, "Warning")])
+def test_lost_documents_say_whether_they_break_a_rule(limit: float | None, word: str) -> None:
+    check = Check(
+        code="lost-documents", level=Level.WARNING, message="Gone.", measured=0.01, documents=("d9",)
+    )
+    run = examples.a_run(
+        checks=(check,),
+        policy=Policy(max_lost_documents_share=limit),
+        inventories=examples.inventories(parents=311),
+    )
+    text = written(examples.example(run, examples.passing().questions))
+    assert f"{word}: Gone." in lines(text, CHANGED)
+    assert table(text, GONE) == [["d9", "none of this set"]]
+
+
+def test_a_declared_change_that_was_not_found_is_a_note() -> None:
+    check = Check(code="declared-change-not-found", level=Level.INFO, message="None was found.")
+    text = written(examples.example(examples.a_run(checks=(check,)), examples.passing().questions))
+    assert "Note: None was found." in lines(text, CHANGED)
 
 
 @pytest.mark.parametrize(
@@ -284,6 +298,17 @@ def test_a_rule_that_was_not_evaluated_stands_at_the_top() -> None:
     top = written(examples.unknown_rule()).split("\n## ", maxsplit=1)[0]
     assert f"**Not evaluated**: {told}" in top
     assert f"Not evaluated: {told}" in page(examples.unknown_rule()).section("why")
+
+
+def test_a_rule_that_is_set_and_was_not_measured_is_named() -> None:
+    run = examples.a_run(policy=Policy(max_lost_documents_share=0.01))
+    example = examples.example(run, examples.passing().questions)
+    assert example.run.verdict == "ERROR"
+    top = written(example).split("\n## ", maxsplit=1)[0]
+    assert (
+        "**Not evaluated**: max_lost_documents_share is set, and what this rule needs was not measured."
+        in top
+    )
 
 
 def test_forbidden_documents_of_the_baseline_are_reported_and_decide_nothing() -> None:
