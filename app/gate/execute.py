@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from app.domain.check import Check, Level
+from app.domain.check import Check, Level, once
 from app.domain.decision import decide, decided, result
 from app.domain.errors import BrokenError, ConflictError, StorageError
 from app.domain.fingerprint import Fingerprint
@@ -170,29 +170,47 @@ class Execution:
             keeper.inspected(found)
         if keeper.blocked:
             return
+        known = keeper.run.fingerprint is not None  # taken up again
+        if not known:
+            await self._try(keeper, questions, found, deadline)
+            if keeper.blocked:
+                return
         labels = await self._labels(keeper.run, questions, found, deadline)
         ledger.know(missing=labels.missing, filtered_out=labels.filtered_out)
         keeper.count(other=labels.requests)
-        if keeper.run.fingerprint is not None:  # taken up again: the rest is known
+        if known:
             return
         keeper.add(*labels.checks)
         if keeper.blocked:
             return
-        changes = await look_for_changes(
-            keeper.run,
-            questions,
-            found,
-            self.search,
-            rows=self.limits.inventory_rows,
-            deadline=deadline,
+        changes, *findings = await asyncio.gather(
+            look_for_changes(
+                keeper.run,
+                questions,
+                found,
+                self.search,
+                rows=self.limits.inventory_rows,
+                deadline=deadline,
+            ),
+            check_filters(keeper.run, questions, found.definitions, self.search, deadline),
+            probe(keeper.run, self.search, self.embedder, deadline),
         )
         keeper.changes(changes)
-        filters = check_filters(keeper.run, questions, found.definitions, self.search, deadline)
-        for look in (filters, probe(keeper.run, self.search, self.embedder, deadline)):
-            keeper.found(await look)
+        for each in findings:
+            keeper.found(each)
         keeper.found(await stand_still(keeper.run, self.search, deadline, at_earliest=settled))
-        keeper.add(await self._cost(keeper.run, questions))
         keeper.run = replace(keeper.run, fingerprint=await self._fingerprint(keeper.run, deadline))
+
+    async def _try(
+        self, keeper: "_Keeper", questions: tuple[Question, ...], found: Inspection, deadline: float
+    ) -> None:
+        """Whether questions can be asked at all, and paid for, at the price of a handful of requests: before
+        anything is read at length.
+        """
+        keeper.add(await self._cost(keeper.run, questions))
+        keeper.found(await check_filters(keeper.run, questions, found.definitions, self.search, deadline))
+        if not keeper.blocked:
+            keeper.found(await probe(keeper.run, self.search, self.embedder, deadline))
 
     async def _labels(
         self, run: Run, questions: tuple[Question, ...], found: Inspection, deadline: float
@@ -311,7 +329,7 @@ class _Keeper:
         return any(check.code not in _GOES_ON for check in blocking_checks)
 
     def add(self, *checks: Check) -> None:
-        self.run = replace(self.run, checks=(*self.run.checks, *checks))
+        self.run = replace(self.run, checks=once((*self.run.checks, *checks)))
 
     def block(self, code: Code, message: str) -> None:
         self.add(Check(code=code, level=Level.BLOCKING, message=message))

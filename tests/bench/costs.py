@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
+from typing import TypeVar
 
 from azure.core.credentials import AzureKeyCredential
 from azure.search.documents import SearchClient
@@ -23,12 +24,15 @@ from app.adapters.search import search_options
 from app.domain.golden import GoldenTexts
 from app.domain.index import Fields
 from app.domain.query import QuerySettings
+from app.domain.run import Run
 from app.gate.ports import Ask
 from app.gate.start import StartRequest, start
 from app.main import open_gate
 from app.settings import Settings
 from tests.bench import inventory
 from tests.scripted import ScriptedSearch
+
+T = TypeVar("T")
 
 QUESTIONS = 100
 LATENCY = 0.1
@@ -86,14 +90,15 @@ class Service:
         self._process.join(10)
 
 
-async def _gate(url: str, noise_runs: int) -> int:
-    """One whole run in this process; how many observations it made."""
+async def _gate(url: str, noise_runs: int) -> Run:
+    """One whole run in this process."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             search_endpoint=url,
             search_api_key=KEY,
             runs_url=f"file://{folder}/runs",
             max_concurrency=CONCURRENCY,
+            settle_seconds=0,  # a pause, not work: it would be in every figure alike
         )
         request = StartRequest(
             candidate_index="kb-v2",
@@ -108,7 +113,16 @@ async def _gate(url: str, noise_runs: int) -> int:
             run = await gate.execution.execute(run.id, cancelled=asyncio.Event())
     if run.verdict != "PASS":
         sys.exit(f"the benchmark's own run ended with {run.headline}")
-    return run.requests.comparison
+    return run
+
+
+async def _observations(url: str, noise_runs: int) -> int:
+    return (await _gate(url, noise_runs)).requests.comparison
+
+
+def _asking(run: Run) -> float:
+    """Seconds from the first question to the last."""
+    return float(run.manifest["seconds"]["comparison"])
 
 
 def _ask(index: str, number: int) -> Ask:
@@ -140,13 +154,18 @@ async def _bare(url: str, searches: int) -> int:
     return searches
 
 
-def _wall(work: Callable[[], object]) -> float:
-    times = []
+def _timed(work: Callable[[], T]) -> list[tuple[float, T]]:
+    """A few rounds: seconds, and what came of it."""
+    rounds = []
     for _ in range(ROUNDS):
         before = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - before)
-    return statistics.median(times)
+        made = work()
+        rounds.append((time.perf_counter() - before, made))
+    return rounds
+
+
+def _median(rounds: list[tuple[float, T]]) -> float:
+    return statistics.median(seconds for seconds, _ in rounds)
 
 
 def _processor_per_search(work: Callable[[], Awaitable[int]]) -> float:
@@ -166,12 +185,13 @@ async def _counted(work: Callable[[], Awaitable[int]]) -> int:
 def main() -> None:
     """Measure and print; the table in the README is this output."""
     with Service(LATENCY) as url:
-        observations = asyncio.run(_gate(url, 1))
-        with_noise = _wall(lambda: asyncio.run(_gate(url, 1)))
-        without = _wall(lambda: asyncio.run(_gate(url, 0)))
-        serial = _wall(lambda: _serial(url))
+        observations = asyncio.run(_observations(url, 1))
+        noisy = _timed(lambda: asyncio.run(_gate(url, 1)))
+        with_noise, asking = _median(noisy), statistics.median(_asking(run) for _, run in noisy)
+        without = _median(_timed(lambda: asyncio.run(_gate(url, 0))))
+        serial = _median(_timed(lambda: _serial(url)))
     with Service(0.0) as url:
-        ours = _processor_per_search(lambda: _gate(url, 1))
+        ours = _processor_per_search(lambda: _observations(url, 1))
         bare = _processor_per_search(lambda: _bare(url, 3 * QUESTIONS))
     ideal = observations * LATENCY / CONCURRENCY
     table = Table(
@@ -179,13 +199,14 @@ def main() -> None:
     )
     for heading in ("what", "measured", "against", "ratio", "goal"):
         table.add_column(heading)
-    table.add_row(
-        "(a) wall time, noise_runs 1, over the ideal",
-        f"{with_noise:.2f} s",
-        f"{ideal:.2f} s",
-        f"{with_noise / ideal:.2f}",
-        "≤ 1.15",
-    )
+    for what, seconds in (("asking", asking), ("the whole run", with_noise)):
+        table.add_row(
+            f"(a) {what}, noise_runs 1, over the ideal",
+            f"{seconds:.2f} s",
+            f"{ideal:.2f} s",
+            f"{seconds / ideal:.2f}",
+            "≤ 1.15",
+        )
     table.add_row(
         "(b) a serial script over a run without noise runs",
         f"{serial:.2f} s",
