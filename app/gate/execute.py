@@ -183,21 +183,15 @@ class Execution:
         keeper.add(*labels.checks)
         if keeper.blocked:
             return
-        changes, *findings = await asyncio.gather(
-            look_for_changes(
-                keeper.run,
-                questions,
-                found,
-                self.search,
-                rows=self.limits.inventory_rows,
-                deadline=deadline,
-            ),
-            check_filters(keeper.run, questions, found.definitions, self.search, deadline),
-            probe(keeper.run, self.search, self.embedder, deadline),
+        changes = await look_for_changes(
+            keeper.run,
+            questions,
+            found,
+            self.search,
+            rows=self.limits.inventory_rows,
+            deadline=deadline,
         )
         keeper.changes(changes)
-        for each in findings:
-            keeper.found(each)
         keeper.found(await stand_still(keeper.run, self.search, deadline, at_earliest=settled))
         keeper.run = replace(keeper.run, fingerprint=await self._fingerprint(keeper.run, deadline))
 
