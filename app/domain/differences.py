@@ -36,6 +36,7 @@ _VECTORS_KEPT = (
     0.95  # least size of the vectors, against what so many of them need, that can be lag or rounding
 )
 _COUNT_LAG = 0.01  # by how much the statistics' count may be behind for their sizes to be used
+_FAR_FEWER = 0.9  # of the baseline's count, below which the candidate's is told
 _SHOWN = 50
 _ORDER = {kind: place for place, kind in enumerate(ChangeKind)}
 
@@ -206,6 +207,30 @@ def change_checks(found: Sequence[Difference], declared: Sequence[ChangeKind] = 
                 Check(code="declared-change-not-found", level=Level.INFO, message=message, measured=str(kind))
             )
     return tuple(checks)
+
+
+def fewer_documents(baseline: Facts, candidate: Facts) -> Check | None:
+    """That the candidate's count is far below the baseline's: it may still have to be filled, or the source was not
+    read to its end. None where both inventories are whole and no parent is missing: its chunks are larger.
+    """
+    before, after = baseline.documents, candidate.documents
+    if not before or after is None or after >= _FAR_FEWER * before:
+        return None
+    whole = baseline.taken.complete and candidate.taken.complete
+    if whole and baseline.taken.parents.keys() <= candidate.taken.parents.keys():
+        return None
+    message = (
+        f"Index {candidate.index!r} holds {after} documents, {after / before:.0%} of the {before} of "
+        f"{baseline.index!r}. Unless its chunks are so much larger, it is not filled to the end."
+    )
+    return Check(
+        code="fewer-documents",
+        level=Level.WARNING,
+        message=message,
+        index=candidate.index,
+        measured=after,
+        limit=before,
+    )
 
 
 def lost_documents(baseline: Inventory, candidate: Inventory, questions: Iterable[Question]) -> Check | None:

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from app.domain.check import Check, once
 from app.domain.difference import Difference
-from app.domain.differences import Facts, change_checks, differences, input_limit_checks, lost_documents
+from app.domain.differences import (
+    Facts,
+    change_checks,
+    differences,
+    fewer_documents,
+    input_limit_checks,
+    lost_documents,
+)
 from app.domain.golden import Question
 from app.domain.query import Side
 from app.domain.run import Inventories, Run
@@ -40,9 +47,8 @@ async def look_for_changes(
     )
     named = await asyncio.to_thread(differences, before, after)  # thousands of documents take a while
     checks = [*change_checks(named, run.change.kind if run.change else ())]
-    lost = lost_documents(before.taken, after.taken, questions)
-    if lost is not None:
-        checks.append(lost)
+    found_fewer = fewer_documents(before, after), lost_documents(before.taken, after.taken, questions)
+    checks.extend(each for each in found_fewer if each is not None)
     for facts in (before, after):
         checks.extend((*input_limit_checks(facts), *facts.taken.checks(facts.index)))
     return Changes(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pydantic import TypeAdapter
 
 from app.domain.check import Check, Level, once
+from app.domain.definitions import Defined
+from app.domain.effective import effective
 from app.domain.errors import BrokenError
 from app.domain.fingerprint import Fingerprint, IndexFingerprint, json_digest
 from app.domain.index import Definition, definition_digest, resolve
@@ -41,7 +43,7 @@ async def inspect(run: Run, search: SearchService, deadline: float) -> Inspectio
         *(_inspect_side(run, side, search, deadline) for side in (Side.BASELINE, Side.CANDIDATE))
     )
     checks = [*baseline.checks, *candidate.checks]
-    if _nothing_to_compare(run, baseline.side, candidate.side):
+    if _nothing_to_compare(run, baseline, candidate):
         message = f"Both sides are the index {candidate.side.index!r} with the same query."
         checks.append(Check(code=Code.SAME_INDEX, level=Level.BLOCKING, message=message))
     return Inspection(
@@ -53,17 +55,24 @@ async def inspect(run: Run, search: SearchService, deadline: float) -> Inspectio
     )
 
 
-def _nothing_to_compare(run: Run, baseline: IndexSide, candidate: IndexSide) -> bool:
-    same = baseline.index == candidate.index and run.query.baseline == run.query.candidate
-    return same and not run.noise_study
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     side: IndexSide
     checks: tuple[Check, ...]
     requests: int
     definition: Definition | None = None
+
+    def asked(self, query: QuerySettings) -> tuple[object, ...]:
+        """The index and what is asked of it, whatever the settings leave to the service."""
+        at = self.side
+        of = Defined(index=at.index, definition=self.definition or {}, fields=at.fields, query=query)
+        return at.index, effective(of), query.embedding
+
+
+def _nothing_to_compare(run: Run, baseline: _Found, candidate: _Found) -> bool:
+    if run.noise_study:
+        return False
+    return baseline.asked(run.query.baseline) == candidate.asked(run.query.candidate)
 
 
 async def _inspect_side(run: Run, side: Side, search: SearchService, deadline: float) -> _Found:

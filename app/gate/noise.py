@@ -9,7 +9,7 @@ from app.domain.golden import Question
 from app.domain.noise import PROBE_REPETITIONS, ProbeResult, Variant, same_context
 from app.domain.observation import Observation
 from app.domain.outcome import Tally
-from app.domain.query import Mode, QuerySettings, Side, joined_filter
+from app.domain.query import Mode, QuerySettings, Session, Side, joined_filter
 from app.domain.run import Run
 from app.gate.compare import observed
 from app.gate.ports import Ask, Embedder, SearchService
@@ -77,7 +77,9 @@ class _Asking:
         query = varied(self.run.query.of(side), variant)
         if query is None:
             return None
-        session = f"{self.run.id}-probe" if variant is Variant.ONE_SESSION else None
+        session = self.run.id if query.session is Session.RUN else None
+        if variant is Variant.ONE_SESSION:
+            session = f"{self.run.id}-probe"
         repetitions: list[Observation] = []
         for _ in range(PROBE_REPETITIONS):
             try:
@@ -115,8 +117,10 @@ class _Asking:
 def varied(query: QuerySettings, variant: Variant | None) -> QuerySettings | None:
     """The query in that variant; None where it would change nothing. `None` is the query as it is."""
     match variant:
-        case None | Variant.ONE_SESSION:
+        case None:
             return query
+        case Variant.ONE_SESSION:
+            return query if query.session is Session.NONE else None
         case Variant.EXHAUSTIVE:
             return replace(query, exhaustive=True) if query.by_vector and not query.exhaustive else None
         case Variant.NO_RANKER:

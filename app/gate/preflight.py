@@ -18,7 +18,7 @@ from app.domain.reasons import Code
 from app.domain.run import Run
 from app.gate.compare import SERVICE_FAILURES
 from app.gate.inspect import blocking
-from app.gate.ports import Ask, Embedder, Listing, SearchService
+from app.gate.ports import Ask, Embedder, Listing, Page, SearchService
 
 COST = "cost"  # the check that says what a run will cost
 PROBE = "search index gate probe"  # asked once of each side: the whole query of a question, with no answer expected
@@ -59,14 +59,23 @@ async def check_filters(
     """Each field that a filter names exists, is filterable, and is not empty, on each side."""
     found = Findings()
     for side in Side:
-        index = run.side(side).index
+        index, definition = run.side(side).index, definitions[side]
+        if definition is None:
+            continue
         for name in _filtered(run, side, questions):
-            definition = definitions[side]
-            fault = None if definition is None else _unusable(definition, name)
+            fault = _unusable(definition, name)
+            listing = None if fault else _valued(definition, name)
+            if listing is not None:
+                found.requests += 1
+                try:
+                    fault = _empty(await search.list_documents(index, listing, deadline))
+                except BrokenError as error:
+                    if error.code == Code.FIELD_MISSING:  # not retrievable: nothing says that it is empty
+                        continue
+                    found.checks.append(blocking(error))
+                    break  # what refuses one field refuses all
             if fault is not None:
                 found.block(Code.FIELD_MISSING, f"Index {index!r}: the filter field {name!r} {fault}.", index)
-            elif definition is not None and not _is_collection(definition, name):
-                await _need_values(found, index, name, search, deadline)
     return found
 
 
@@ -84,30 +93,20 @@ def _unusable(definition: Definition, name: str) -> str | None:
     return None
 
 
-def _is_collection(definition: Definition, name: str) -> bool:
+def _valued(definition: Definition, name: str) -> Listing | None:
+    """One document with a value in the field; None for a complex one, whose parts hold the values."""
     kinds = {str(each.get("name")): str(each.get("type")) for each in definition.get("fields") or []}
-    return kinds.get(name, "").startswith(("Collection(", "Edm.Complex"))
+    kind = kinds.get(name, "")
+    if kind.startswith("Edm.Complex"):
+        return None
+    has_value = f"{name}/any()" if kind.startswith("Collection(") else f"{name} ne null"
+    return Listing(select=(name,), filter=has_value, top=1)
 
 
-async def _need_values(
-    found: Findings, index: str, name: str, search: SearchService, deadline: float
-) -> None:
-    found.requests += 1
-    try:
-        page = await search.list_documents(
-            index, Listing(select=(name,), filter=f"{name} ne null", top=1), deadline
-        )
-    except BrokenError as error:
-        if error.code == Code.FIELD_MISSING:  # not retrievable: nothing says that it is empty
-            return
-        found.checks.append(blocking(error))
-        return
-    if not page.rows:
-        message = (
-            f"Index {index!r}: the filter field {name!r} is empty in every document, so a filter on it lets nothing "
-            "through: fill it as the other index does."
-        )
-        found.block(Code.FIELD_MISSING, message, index)
+def _empty(page: Page) -> str | None:
+    if page.rows:
+        return None
+    return "is empty in every document, so that a filter on it lets nothing through: fill it as the other index does"
 
 
 async def probe(run: Run, search: SearchService, embedder: Embedder, deadline: float) -> Findings:

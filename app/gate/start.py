@@ -70,6 +70,11 @@ async def start(
     for a key that was used for another request. Nothing is kept then.
     """
     texts, golden = await asyncio.to_thread(_golden, request, golden_sets)  # a large set takes seconds
+    if request.noise_study and golden.baseline_query != golden.candidate_query:
+        message = (
+            "noise_study: the set's query differs between the sides, so that this would be no study of noise"
+        )
+        raise InputError([Fault(where="request", message=message)])
     run = _new_run(request, golden, stamp, requested_by)
     if idempotency_key is not None:
         digest = request_digest(_REQUEST.dump_python(request, mode="json"))
@@ -108,6 +113,7 @@ def _request_faults(request: StartRequest) -> list[str]:
 
 def _new_run(request: StartRequest, golden: GoldenSet, stamp: Stamp, requested_by: str | None) -> Run:
     policy = overridden(golden.policy, request.policy, "request") if request.policy else golden.policy
+    _refuse_unknown_slices(policy, golden)
     baseline = request.baseline_index or request.candidate_index
     deployed = request.golden_set is not None and not request.slices
     return Run(
@@ -124,13 +130,25 @@ def _new_run(request: StartRequest, golden: GoldenSet, stamp: Stamp, requested_b
         ),
         query=Queries(baseline=golden.baseline_query, candidate=golden.candidate_query),
         policy=policy,
-        trusted=trusted(deployed=deployed, policy=policy, of_set=golden.policy),
+        trusted=not request.noise_study and trusted(deployed=deployed, policy=policy, of_set=golden.policy),
         noise_study=request.noise_study,
         change=request.change,
         requested_by=requested_by,
         manifest={**stamp.manifest, "seed": stamp.seed},
         created_at=stamp.now,
     )
+
+
+def _refuse_unknown_slices(policy: Policy, golden: GoldenSet) -> None:
+    """InputError for protected slices that no question is in: nothing could ever be lost there."""
+    known = {name for question in golden.questions for name in question.slice}
+    faults = [
+        Fault(where="request", message=f"policy.protected_slices: no question is in the slice {name!r}")
+        for name in policy.protected_slices
+        if golden.questions and name not in known
+    ]
+    if faults:
+        raise InputError(faults)
 
 
 def trusted(*, deployed: bool, policy: Policy, of_set: Policy) -> bool:
