@@ -1,0 +1,72 @@
+"""What the README says of settings, commands and formats is so."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from app.__main__ import gate
+from app.domain.golden import GoldenTexts
+from app.domain.reading import read_golden_set
+from app.domain.reasons import Code
+from app.settings import variables
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    """The README's code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def commands(group: click.Group, prefix: str = "gate") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{prefix} {name}")
+        else:
+            yield f"{prefix} {name}", command
+
+
+@pytest.mark.parametrize("variable", variables())
+def test_every_setting_is_in_the_table(variable: str) -> None:
+    rows = [line for line in README.splitlines() if line.startswith("| `")]
+    assert any(f"`{variable}`" in row.split(" | ")[0] for row in rows)
+
+
+def test_every_setting_that_is_named_is_read() -> None:
+    named = set(re.findall(r"`(GATE_[A-Z_]+)", README))
+    assert named <= set(variables())
+
+
+def test_every_command_and_option_is_named() -> None:
+    for name, command in commands(gate):
+        assert f"`{name}" in README, name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and not parameter.hidden:
+                assert parameter.opts[0] in README, f"{name} {parameter.opts[0]}"
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_every_reason_is_in_the_order_of_reasons(code: Code) -> None:
+    assert f"`{code}`" in README
+
+
+def test_the_example_of_a_golden_set_is_one() -> None:
+    (jsonl,) = [block for block in blocks("json") if '"answers"' in block]
+    (toml,) = blocks("toml")
+    golden = read_golden_set(GoldenTexts(name="example", jsonl=jsonl, toml=toml))
+    assert len(golden.questions) == 4
+    assert golden.policy.protected_slices == ("exception",)
+
+
+def test_the_two_commands_are_targets_of_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(re.findall(r"^make ([a-z]+)$", README, re.MULTILINE)) == {"demo", "test"} <= targets
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:app|infra|golden|tests)/[\w./-]+)`", README))))
+def test_every_path_that_is_named_is_there(path: str) -> None:
+    assert (ROOT / path).exists()
