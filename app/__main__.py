@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from app import VERSION
+
 if TYPE_CHECKING:
     from app.settings import Settings
 
@@ -18,7 +20,7 @@ ERROR_STATUS = 2
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="search-index-gate", prog_name="gate", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="gate", message="%(prog)s %(version)s")
 def gate() -> None:
     """A blue-green gate for Azure AI Search: ask two indexes the same questions before the switch."""
 
