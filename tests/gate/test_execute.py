@@ -1,0 +1,315 @@
+"""What a run keeps of what it looked at, whom it may be trusted by, and how it goes on where it was ended."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from app.domain.errors import StorageError
+from app.domain.golden import GoldenTexts
+from app.domain.query import Side
+from app.domain.reasons import Code, Verdict
+from app.domain.run import Run, State
+from app.gate.ports import Listing, Page
+from app.gate.preflight import COST, PROBE
+from tests.fakes.search import DEFINITION, FakeSearch
+from tests.gate.executing import KEYWORD, PLAIN, Executing, checks, codes, lines
+
+OUT = ("x", "x", "x", "x", "x", "d1")
+
+
+@pytest.fixture
+def gate() -> Executing:
+    return Executing()
+
+
+# what the questions show beside the verdict
+
+
+async def test_forbidden_documents_of_the_baseline_are_kept_but_are_no_reason(gate: Executing) -> None:
+    gate.search.index("kb-v1").answer("question 1", ("d1", "secret"))
+    run = await gate.run(lines(2, forbidden=["secret"]))
+    assert (run.verdict, run.counts.forbidden_hits) == (Verdict.PASS, 0)
+    hits = (await gate.evidence(run))[0].baseline[0].hits
+    assert [hit.parent for hit in hits] == ["d1", "secret"]
+    gate.search.index("kb-v2").answer("question 1", ("d1", "secret"))
+    run = await gate.run(lines(2, forbidden=["secret"]))
+    assert (run.verdict, codes(run)) == (Verdict.FAIL, [Code.FORBIDDEN_HIT])
+
+
+async def test_critical_questions_that_the_baseline_does_not_answer_are_listed(gate: Executing) -> None:
+    gate.search.index("kb-v1").answer("question 2", OUT)
+    run = await gate.run(lines(3, critical=True))
+    assert run.verdict is Verdict.PASS
+    (found,) = checks(run, "critical-absent")
+    assert found.questions == ("q2",)
+    assert "guard nothing until the live index answers them" in found.message
+
+
+async def test_a_document_that_the_baseline_alone_holds_is_a_loss_with_its_cause(gate: Executing) -> None:
+    for name, parents in (("kb-v1", ("d1", "x")), ("kb-v2", ("x",))):
+        gate.search.index(name).stored = [
+            {"chunk_id": parent, "parent_id": parent, "chunk": parent} for parent in parents
+        ]
+        gate.search.index(name).documents = len(parents)
+    gate.search.index("kb-v2").otherwise = ("x",)
+    run = await gate.run(lines(2))
+    assert codes(run) == [Code.NET_LOSS]
+    assert [(flip.id, flip.cause) for flip in run.lost] == [
+        ("q1", "document-missing"),
+        ("q2", "document-missing"),
+    ]
+    (lost,) = checks(run, "lost-documents")
+    assert (lost.measured, lost.documents, lost.questions) == (0.5, ("d1",), ("q1", "q2"))
+
+
+# the fingerprint
+
+
+async def test_what_a_verdict_rests_on_is_kept(gate: Executing) -> None:
+    gate.search.synonyms = {"words": "0x7"}
+    run = await gate.run(lines(2))
+    kept = run.fingerprint
+    assert kept is not None
+    assert (kept.baseline.index, kept.baseline.etag, kept.baseline.documents) == ("kb-v1", "0x1", 100)
+    assert (kept.candidate.index, kept.candidate.etag) == ("kb-v2", "0x1")
+    assert kept.golden_set == run.golden_set.digest
+    for side in (kept.baseline, kept.candidate):
+        assert str(side.definition_digest).startswith("sha256:")
+        assert str(side.synonym_maps).startswith("sha256:")
+        assert str(side.inventory).startswith("sha256:")
+
+
+async def test_the_fingerprint_tells_one_thing_from_another(gate: Executing) -> None:
+    first = (await gate.run(lines(2))).fingerprint
+    again = (await gate.run(lines(2))).fingerprint
+    assert first == again
+    gate.search.index("kb-v2").etag = "0x2"
+    gate.search.index("kb-v2").definition = {**DEFINITION, "scoringProfiles": [{"name": "new"}]}
+    gate.search.synonyms = {"words": "0x8"}
+    other = (await gate.run(lines(3), toml=f"{KEYWORD}{PLAIN}max_net_loss = 1\n")).fingerprint
+    assert first is not None
+    assert other is not None
+    assert (other.candidate.etag, other.baseline.etag) == ("0x2", "0x1")
+    assert other.candidate.definition_digest != first.candidate.definition_digest
+    assert other.baseline.definition_digest == first.baseline.definition_digest
+    assert other.candidate.synonym_maps != first.candidate.synonym_maps
+    assert (other.golden_set != first.golden_set, other.policy != first.policy) == (True, True)
+    assert other.query == first.query
+
+
+async def test_an_index_that_changes_while_it_is_asked(gate: Executing) -> None:
+    def change(run: Run) -> None:
+        if run.progress.done:
+            gate.search.index("kb-v2").etag = "0x2"
+
+    run = await gate.execute(await gate.start(lines(2)), on_progress=change)
+    assert (run.verdict, codes(run)) == (Verdict.ERROR, [Code.INDEX_CHANGED])
+    assert "'kb-v2'" in checks(run, Code.INDEX_CHANGED)[0].message
+
+
+async def test_a_count_may_move_as_far_as_the_policy_lets_it(gate: Executing) -> None:
+    def change(run: Run) -> None:
+        if run.progress.done:
+            gate.search.index("kb-v1").documents = 103
+
+    toml = f"{KEYWORD}{PLAIN}max_documents_changed = 3\n"
+    run = await gate.execute(await gate.start(lines(2), toml=toml), on_progress=change)
+    assert (run.verdict, run.baseline.documents, run.baseline.documents_at_end) == (Verdict.PASS, 100, 103)
+    gate.search.index("kb-v1").documents = 100
+    run = await gate.execute(await gate.start(lines(2)), on_progress=change)
+    assert codes(run) == [Code.INDEX_CHANGED]
+    assert (run.reasons[0].measured, run.reasons[0].limit) == (3, 0)
+
+
+# trust
+
+
+@pytest.mark.parametrize(
+    ("request_", "trusted"),
+    [
+        ({"golden_set": "it"}, True),
+        ({"golden_set": "it", "policy": {"noise_runs": 2, "max_net_loss": 0}}, True),
+        ({"golden_set": "it", "policy": {"max_net_loss": 3}}, False),
+        ({"golden_set": "it", "policy": {"noise_runs": 0}}, False),
+        ({"golden_set": "it", "slices": ("table",)}, False),
+        ({"golden_set": "it", "noise_study": True, "baseline_index": None}, False),
+        ({}, False),
+    ],
+)
+async def test_whom_a_run_may_be_trusted_by(gate: Executing, request_: dict[str, Any], trusted: bool) -> None:
+    gate.deployed.sets["it"] = GoldenTexts(
+        name="it", jsonl=lines(2, slice="table"), toml=f"{KEYWORD}[policy]\nmax_net_loss = 2\n"
+    )
+    run = await gate.run(lines(2), **request_)
+    assert run.verdict is Verdict.PASS
+    assert run.trusted is trusted
+
+
+# ended in the middle
+
+
+@dataclass
+class Held(FakeSearch):
+    """A service that stops answering listings once it has given so many."""
+
+    listings: int = 0
+    held: asyncio.Event | None = None
+
+    async def list_documents(self, index: str, listing: Listing, deadline: float) -> Page:
+        if self.held is not None and len(self.listed) >= self.listings:
+            self.held.set()
+            await asyncio.Event().wait()
+        return await super().list_documents(index, listing, deadline)
+
+
+async def killed(gate: Executing, run: Run, ready: asyncio.Event) -> None:
+    """The run executed, and its process killed once `ready` is set."""
+    going = asyncio.create_task(gate.execute(run))
+    await ready.wait()
+    going.cancel()
+    await asyncio.gather(going, return_exceptions=True)
+
+
+def essence(run: Run) -> tuple[object, ...]:
+    return (
+        run.verdict,
+        run.reasons,
+        run.counts,
+        run.lost,
+        run.gained,
+        run.checks,
+        run.fingerprint,
+        run.inventories,
+        run.differences,
+    )
+
+
+@pytest.mark.parametrize("listings", [0, 1, 2, 3])
+async def test_a_run_that_was_killed_in_its_preflight_looks_again(listings: int) -> None:
+    gate = Executing(search=Held(listings=listings))
+    gate.search.index("kb-v2").answer("question 1", OUT)
+    whole = await gate.run(lines(4))
+    search = gate.search
+    assert isinstance(search, Held)
+    search.listed.clear()
+    search.held = asyncio.Event()
+    run = await gate.start(lines(4))
+    await killed(gate, run, search.held)
+    stored, _ = await gate.records.read(run.id)
+    assert (stored.state, stored.checks, stored.fingerprint) == (State.RUNNING, (), None)
+    search.held = None
+    again = await gate.execute(stored)
+    assert essence(again) == essence(whole)
+    assert len(checks(again, COST)) == 1
+    assert again.manifest["starts"] == 2
+
+
+async def test_a_run_that_was_killed_after_its_preflight_asks_only_what_is_left(gate: Executing) -> None:
+    gate.search.index("kb-v2").answer("question 1", OUT)
+    whole = await gate.run(lines(6))
+    run = await gate.start(lines(6))
+    gate.search.asked.clear()
+    some = asyncio.Event()
+
+    def note(now: Run) -> None:
+        if now.progress.done >= 5:
+            some.set()
+            gate.search.hold()
+
+    going = asyncio.create_task(gate.execute(run, on_progress=note))
+    await some.wait()
+    await asyncio.sleep(0.01)
+    going.cancel()
+    await asyncio.gather(going, return_exceptions=True)
+    gate.search.release()
+    stored, _ = await gate.records.read(run.id)
+    assert stored.fingerprint is not None
+    gate.search.listed.clear()
+    again = await gate.execute(stored)
+    assert essence(again) == essence(whole)
+    assert [each.text for each in gate.search.asked].count(PROBE) == 2, "asked once of each side, before"
+    assert {listing.filter for _, listing in gate.search.listed} == {"search.in(parent_id, 'd1', '|')"}
+    evidence = await gate.evidence(again)
+    assert {(len(each.baseline), len(each.candidate)) for each in evidence} == {(1, 1)}
+    assert again.requests.comparison == 12
+
+
+async def test_what_the_labels_lack_is_known_again_after_a_restart(gate: Executing) -> None:
+    for name in ("kb-v1", "kb-v2"):
+        gate.search.index(name).stored = [{"chunk_id": "1", "parent_id": "d1", "chunk": "words"}]
+    stale = json.dumps({"id": "s", "question": "stale?", "answers": ["gone"]}) + "\n"
+    toml = f"{KEYWORD}{PLAIN}min_evaluated_share = 0.5\n"
+    run = await gate.start(lines(3) + stale, toml=toml)
+    some = asyncio.Event()
+
+    def note(now: Run) -> None:
+        if now.progress.done >= 2:
+            some.set()
+            gate.search.hold()
+
+    going = asyncio.create_task(gate.execute(run, on_progress=note))
+    await some.wait()
+    going.cancel()
+    await asyncio.gather(going, return_exceptions=True)
+    gate.search.release()
+    again = await gate.execute(run)
+    assert (again.verdict, again.counts.stale, again.counts.kept) == (Verdict.PASS, 1, 3)
+    assert len(checks(again, "stale-label")) == 1
+
+
+@pytest.mark.parametrize("change", ["etag", "gone", "documents"])
+async def test_an_index_that_changed_between_two_starts(gate: Executing, change: str) -> None:
+    run = await gate.start(lines(4))
+    some = asyncio.Event()
+
+    def note(now: Run) -> None:
+        if now.progress.done >= 2:
+            some.set()
+            gate.search.hold()
+
+    going = asyncio.create_task(gate.execute(run, on_progress=note))
+    await some.wait()
+    going.cancel()
+    await asyncio.gather(going, return_exceptions=True)
+    gate.search.release()
+    match change:
+        case "etag":
+            gate.search.index("kb-v2").etag = "0x2"
+        case "gone":
+            del gate.search.indexes["kb-v2"]
+        case _:
+            gate.search.index("kb-v2").documents = 101
+    again = await gate.execute(run)
+    assert again.verdict is Verdict.ERROR
+    assert (Code.INDEX_MISSING if change == "gone" else Code.INDEX_CHANGED) in codes(again)
+    assert (again.lost, again.gained) == ((), ())
+
+
+async def test_a_store_that_fails_while_the_preflight_is_kept_leaves_no_verdict_of_its_own(
+    gate: Executing,
+) -> None:
+    run = await gate.start(lines(2))
+    gate.store.fail(2, operation="replace", name="status/")
+    ended = await gate.execute(run)
+    assert (ended.verdict, Code.STORAGE_UNAVAILABLE in codes(ended)) == (Verdict.ERROR, True)
+    assert gate.asked == []
+
+
+async def test_an_end_that_cannot_be_kept_is_kept_the_next_time(gate: Executing) -> None:
+    run = await gate.start(lines(2))
+    gate.store.fail(1, operation="create", name=f"runs/{run.id}/evidence")
+    with pytest.raises(StorageError):
+        await gate.execute(run)
+    asked = len(gate.search.asked)
+    ended = await gate.execute(run)
+    assert ended.verdict is Verdict.PASS
+    assert len(gate.search.asked) == asked
+
+
+async def test_each_part_is_read_of_both_sides(gate: Executing) -> None:
+    run = await gate.run(lines(1))
+    assert [run.side(side).index for side in Side] == ["kb-v1", "kb-v2"]
+    assert set(run.manifest["seconds"]) == {"preflight", "comparison"}
