@@ -22,6 +22,7 @@ from app.domain.parents import decoded
 from app.domain.query import ParentNames, QuerySettings, Side
 from app.domain.reasons import Code
 
+UNVERIFIED = "labels-unverified"  # the check that names documents of which nothing is known
 _NAMED = 5  # documents that a message describes before it says how many more
 _NAME_LENGTH = 160  # characters of a name that a message shows
 _SIMILAR = 0.8  # how much of two file names must be alike, by difflib's ratio
@@ -274,19 +275,35 @@ def _filtered(questions: Sequence[Question], side: Holdings) -> Iterator[Check]:
 
 
 def _unverified(questions: Sequence[Question], side: Holdings) -> Iterator[Check]:
-    named = documents(questions)
-    labels = side.unverified(named)
+    labels = side.unverified(documents(questions))
     if labels:
-        yield Check(
-            code="labels-unverified",
-            level=Level.WARNING,
-            message=f"{len(labels)} of {_counted(len(named), 'labelled or forbidden document')} could not be "
-            f"verified in index {side.index!r}: a missing one would pass for one that was not found.",
-            index=side.index,
-            measured=len(labels),
-            questions=_naming(questions, labels),
-            documents=labels,
-        )
+        yield _unverified_check(questions, side.index, labels)
+
+
+def _unverified_check(questions: Sequence[Question], index: str | None, labels: tuple[str, ...]) -> Check:
+    return Check(
+        code=UNVERIFIED,
+        level=Level.WARNING,
+        message=f"{len(labels)} of {_counted(len(documents(questions)), 'labelled or forbidden document')} could not "
+        f"be verified in index {index!r}: a missing one would pass for one that was not found.",
+        index=index,
+        measured=len(labels),
+        questions=_naming(questions, labels),
+        documents=labels,
+    )
+
+
+def verified(
+    checks: Iterable[Check], questions: Sequence[Question], shown: Mapping[str, Collection[str]]
+) -> Iterator[Check]:
+    """The checks once the indexes have shown these documents in their answers, by index: those are verified."""
+    for check in checks:
+        seen = shown.get(check.index or "", ()) if check.code == UNVERIFIED else ()
+        left = tuple(name for name in check.documents if name not in seen)
+        if left == check.documents:
+            yield check
+        elif left:
+            yield _unverified_check(questions, check.index, left)
 
 
 def _unknown(side: Holdings) -> Iterator[Check]:

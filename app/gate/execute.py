@@ -12,7 +12,7 @@ from app.domain.decision import decide, decided, result
 from app.domain.errors import BrokenError, ConflictError, StorageError
 from app.domain.fingerprint import Fingerprint
 from app.domain.golden import Question
-from app.domain.labels import unguarded
+from app.domain.labels import UNVERIFIED, unguarded, verified
 from app.domain.outcome import QuestionResult, observations
 from app.domain.query import Queries, Side
 from app.domain.reading import read_golden_set
@@ -260,6 +260,8 @@ def _decided(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> tuple
     critical = (ledger.observed(question) for question in questions if question.critical)
     run = replace(run, checks=(*run.checks, *unguarded(critical, run.query.baseline)))
     writer, requests = EvidenceWriter(), _Requests(queries=run.query, beside=run.requests)
+    unsure = {name for check in run.checks if check.code == UNVERIFIED for name in check.documents}
+    shown: dict[str, set[str]] = {run.side(side).index: set() for side in Side}
 
     def evidence() -> Iterator[QuestionResult]:
         for question in questions:
@@ -267,10 +269,14 @@ def _decided(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> tuple
             writer.add(observed)
             each = result(observed, run.query)
             requests.add(each)
+            for side in Side if unsure else ():
+                hits = (hit.parent for seen in observations(each, side) for hit in seen.hits)
+                shown[run.side(side).index].update(name for name in hits if name in unsure)
             yield each
 
     decision = decide(run, evidence())
-    counted = replace(run, requests=requests.counted())
+    checks = tuple(verified(run.checks, questions, shown))
+    counted = replace(run, requests=requests.counted(), checks=checks)
     day = (run.finished_at or run.created_at).date()
     return decided(counted, decision, on=day), writer.data()
 

@@ -65,6 +65,26 @@ async def test_a_document_that_the_baseline_alone_holds_is_a_loss_with_its_cause
     assert (lost.measured, lost.documents, lost.questions) == (0.5, ("d1",), ("q1", "q2"))
 
 
+async def test_documents_that_could_not_be_looked_up_are_verified_by_the_answers_that_show_them(
+    gate: Executing,
+) -> None:
+    hidden = [{**each, "filterable": False} for each in DEFINITION["fields"]]
+    for name in ("kb-v1", "kb-v2"):
+        gate.search.index(name).definition = {**DEFINITION, "fields": hidden}
+        gate.search.index(name).stored = [
+            {"chunk_id": f"{place}", "parent_id": "x", "chunk": "words"} for place in range(21_000)
+        ]
+        gate.search.index(name).documents = 21_000
+    gone = json.dumps({"id": "g", "question": "gone?", "answers": ["d2"]}) + "\n"
+    toml = f'{KEYWORD}parent_field = "parent_id"\n{PLAIN}'
+    gate.search.index("kb-v2").otherwise = ("x", "d1", "d2")
+    run = await gate.run(lines(2) + gone, toml=toml)
+    unverified = {check.index: check for check in checks(run, "labels-unverified")}
+    assert unverified.keys() == {"kb-v1"}, "the candidate showed both"
+    assert (unverified["kb-v1"].documents, unverified["kb-v1"].questions) == (("d2",), ("g",))
+    assert "1 of 2 labelled or forbidden documents" in unverified["kb-v1"].message
+
+
 # the fingerprint
 
 
