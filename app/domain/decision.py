@@ -263,8 +263,10 @@ def _merged(reasons: Iterable[Reason]) -> list[Reason]:
 
 def _both(first: Reason, second: Reason) -> Reason:
     numbers = first if first.measured is not None else second
+    settings = dict.fromkeys(each for each in (first.setting, second.setting) if each)
     return replace(
         numbers,
+        setting=", ".join(settings) or None,
         questions=tuple(dict.fromkeys((*first.questions, *second.questions))),
         documents=tuple(dict.fromkeys((*first.documents, *second.documents))),
     )

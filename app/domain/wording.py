@@ -87,6 +87,8 @@ def sentence(reason: Reason, run: Run) -> str:
     text = _nothing(run) if reason.code is Code.NOTHING_EVALUATED else _MEANINGS[reason.code]
     if reason.setting and reason.limit is not None:
         text += f" Measured {_number(reason.measured)}, limit {_number(reason.limit)} ({reason.setting})."
+    if reason.code is Code.NOT_EVALUATED and reason.setting:
+        text += f" Set by: {reason.setting}."
     if details:
         text += f" {details}"
     if reason.questions:
