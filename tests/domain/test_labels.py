@@ -381,7 +381,9 @@ def test_variants_are_bounded_and_never_the_label_itself(label: str) -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cs", "Cc")), min_size=1))
-@example("0000" + "\u00a0" * 8 + "5")  # its plain form ends in 1, and can be read as another name's digit form
+@example(
+    "0000" + "\u00a0" * 8 + "5"
+)  # its plain form ends in 1, and can be read as another name's digit form
 def test_what_decodes_to_a_name_is_found_of_its_encodings(name: str) -> None:
     raws = preimages(name, (BASE64URL,))
     by_digit, plain = encodings(name)
