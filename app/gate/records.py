@@ -191,16 +191,17 @@ class RunRecords:
         """The documents of these names, None for each that is not there."""
         found: list[T | None] = []
         for start in range(0, len(names), _AT_ONCE):
-            reading = [self._maybe(adapter, name) for name in names[start : start + _AT_ONCE]]
-            found.extend(await asyncio.gather(*reading))
+            batch = names[start : start + _AT_ONCE]
+            contents = await asyncio.gather(*(self._content(name) for name in batch))
+            for name, data in zip(batch, contents, strict=True):
+                found.append(None if data is None else _parsed(adapter, data, name))
         return found
 
-    async def _maybe(self, adapter: TypeAdapter[T], name: str) -> T | None:
+    async def _content(self, name: str) -> bytes | None:
         try:
-            data, _ = await self._store.read(name)
+            return (await self._store.read(name))[0]
         except NotFoundError:
             return None
-        return _parsed(adapter, data, name)
 
     async def keep_evidence(self, run_id: str, data: bytes) -> None:
         """Keep the compressed evidence (`compressed`), in place of one that a crash left behind."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date
 from http import HTTPStatus
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends
 from pydantic import TypeAdapter
@@ -166,8 +166,8 @@ def _own_page(request: Request) -> None:
     if site is not None:
         own = site == "same-origin"
     else:
-        origin = urlsplit(request.headers.get("origin", ""))
-        own = bool(origin.netloc) and origin.netloc.lower() == request.headers.get("host", "").lower()
+        _, _, asked = request.headers.get("origin", "").partition("://")
+        own = bool(asked) and asked.lower() == request.headers.get("host", "").lower()
     if not own:
         detail = "Only a page of this service may send this form. Open the run here, and decide on its page."
         raise HTTPException(HTTPStatus.FORBIDDEN, detail)

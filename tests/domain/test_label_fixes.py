@@ -22,13 +22,13 @@ NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 def test_only_the_answers_of_the_question_are_written_anew() -> None:
     text = (
         '{"id": "a", "question": "One?", "answers": ["d1"]}\n'
-        '{"note":"é","answers" : [ "d1" ,\t"d2"] , "id":"b","question":"answers: [\\"d1\\"]", "metadata": {"answers": [1]}}\r\n'
+        '{"note":"é","answers" : [ "d1" ,\t"d2"] , "id":"b","question":"answers: [\\"d1\\"]", "facts": ["answers"]}\r\n'
         "\n"
         '{"id": "c", "question": "Three?", "answers": []}'
     )
     assert corrected(text, {"b": ("d3", "d4")}) == (
         '{"id": "a", "question": "One?", "answers": ["d1"]}\n'
-        '{"note":"é","answers" : ["d3", "d4"] , "id":"b","question":"answers: [\\"d1\\"]", "metadata": {"answers": [1]}}\r\n'
+        '{"note":"é","answers" : ["d3", "d4"] , "id":"b","question":"answers: [\\"d1\\"]", "facts": ["answers"]}\r\n'
         "\n"
         '{"id": "c", "question": "Three?", "answers": []}'
     )
@@ -174,7 +174,7 @@ def test_the_patch_reads_as_a_reviewer_expects() -> None:
 
 # any file ------------------------------------------------------------------------------------------------
 
-WORDS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8).filter(str.strip)
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(str.strip)
 KEYS = st.fixed_dictionaries(
     {"question": WORDS, "answers": st.lists(WORDS, max_size=3, unique=True)},
     optional={"note": WORDS, "facts": st.lists(WORDS, max_size=2), "metadata": st.dictionaries(WORDS, WORDS)},
@@ -185,7 +185,8 @@ SPACE = st.sampled_from(["", " ", "\t", "  "])
 @st.composite
 def files(draw: st.DrawFn) -> tuple[str, dict[str, Answers]]:
     """A golden set in any layout, and new answers for some of its questions."""
-    lines, fixes = [], {}
+    lines: list[str] = []
+    fixes: dict[str, Answers] = {}
     for number in range(draw(st.integers(1, 6))):
         members = [("id", f"q{number}\n'\""), *draw(KEYS).items()]
         ascii_only, colon = draw(st.booleans()), draw(SPACE) + ":" + draw(SPACE)
