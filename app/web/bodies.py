@@ -208,7 +208,7 @@ def _from_form(model: type[Body], pairs: Sequence[tuple[str, str]]) -> tuple[Bod
     fields: defaultdict[str, list[str]] = defaultdict(list)
     for name, value in pairs:
         if value.strip():
-            fields[name].append(value)
+            fields[name].append(value.replace("\r\n", "\n"))  # browsers make the one of the other
     back = fields.pop("back", [None])[0]
     entries = sorted((name for name in fields if _ENTRY.fullmatch(name)), key=lambda name: int(name[8:]))
     groups: list[str | list[str]] = [each[0] if len(each) == 1 else each for each in map(fields.pop, entries)]

@@ -254,9 +254,9 @@ async def test_there_is_no_corrected_set_before_the_end(service: Service, client
 
 
 async def submitted(
-    client: httpx.AsyncClient, path: str, *, headers: dict[str, str] = BROWSER, **fields: Any
+    client: httpx.AsyncClient, path: str, *, headers: dict[str, str] | None = None, **fields: Any
 ) -> httpx.Response:
-    return await client.post(path, data=fields, headers=headers)
+    return await client.post(path, data=fields, headers=BROWSER if headers is None else headers)
 
 
 async def reviews_of(client: httpx.AsyncClient, run: str) -> list[dict[str, Any]]:
@@ -278,6 +278,15 @@ async def test_a_form_decides_and_leads_back_to_the_question(client: httpx.Async
     assert response.headers["location"] == f"/runs/{run}#q-q1"
     (kept,) = await reviews_of(client, run)
     assert (kept["reason"], kept["expires"], kept["watch"]) == ("Ünlikely & <b>rare</b>", "2026-12-31", None)
+
+
+async def test_a_form_keeps_lines_as_they_were_before_the_browser(client: httpx.AsyncClient) -> None:
+    line = json.dumps({"id": "two\nlines", "question": "question 1", "answers": ["d1"]})
+    run = (await done(client, golden_set=None, golden=golden(line)))["id"]
+    fields: dict[str, Any] = {"question": "two\r\nlines", "decision": "acceptable", "reason": "one\r\ntwo"}
+    assert (await submitted(client, f"/runs/{run}/reviews", **fields)).status_code == 303
+    (kept,) = await reviews_of(client, run)
+    assert (kept["question"], kept["reason"]) == ("two\nlines", "one\ntwo")
 
 
 async def test_a_form_names_new_answers(client: httpx.AsyncClient, run: str) -> None:
@@ -323,7 +332,7 @@ async def test_a_form_overrides_and_leads_back(client: httpx.AsyncClient, run: s
         ("//evil.example/runs/{run}", "/runs/{run}#q-q1"),
         ("/runs/{run}.evil.example", "/runs/{run}#q-q1"),
         ("/\\evil.example", "/runs/{run}#q-q1"),
-        ("/runs/{run}?a\r\nSet-Cookie: x=y", "/runs/{run}?a%0D%0ASet-Cookie:%20x=y#q-q1"),
+        ("/runs/{run}?a\r\nSet-Cookie: x=y", "/runs/{run}?a%0ASet-Cookie:%20x=y#q-q1"),
         ("", "/runs/{run}#q-q1"),
     ],
 )
