@@ -60,11 +60,10 @@ TITLES = {
 
 
 _UNDECIDED = Decisions()
+_EVERYTHING = Filter()
 
 
-def html(
-    run: Run, results: Iterable[QuestionResult], decisions: Decisions = _UNDECIDED
-) -> Iterator[str]:
+def html(run: Run, results: Iterable[QuestionResult], decisions: Decisions = _UNDECIDED) -> Iterator[str]:
     """The file in pieces. `results` are read once, before the first piece."""
     lists = Lists.of(run, results, contexts=WITH_CONTEXTS)
     view = View(run=run, lists=lists, every=lists, decisions=decisions)
@@ -168,7 +167,7 @@ class View:
     every: Lists
     decisions: Decisions
     base: str | None = None
-    wanted: Filter = Filter()
+    wanted: Filter = _EVERYTHING
     listed: tuple[str, int] | None = None
 
     @property

@@ -1,17 +1,18 @@
 """The questions of a run in the lists that a page shows, gathered in one pass and cut to what is shown."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 
 from markupsafe import Markup
 
 from app.domain import causes, legs
+from app.domain.golden import Question
 from app.domain.observation import Hit, Observation
 from app.domain.outcome import Outcome, QuestionResult, failed
 from app.domain.query import QuerySettings, Side
 from app.domain.review import anchor, reviewable
-from app.domain.run import Run
+from app.domain.run import Flip, Run
 from app.report.escaping import clipped, visible
 from app.report.evidence import (
     Expected,
@@ -102,7 +103,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A lost question. `why`: the sentences of its cause; `columns` are empty where the page would become too large."""
+    """A lost question. `why`: the sentences of its cause. `pair`: its contexts, None where the page would become
+    too large.
+    """
 
     row: Row
     unstable: bool
@@ -111,7 +114,14 @@ class Card:
     why: tuple[str, ...]
     taken: str
     note: str | None
-    columns: tuple[Column, ...]
+    question: Question
+    pair: Shown | None
+    run: Run
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Both contexts side by side; drawn when they are shown, for most are not."""
+        return _columns(self, self.pair) if self.pair is not None else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +153,7 @@ class Lists:
     """
 
     findings: Findings
+    flips: Mapping[str, Flip]
     forbidden: list[Row] = field(default_factory=list)
     forbidden_now: list[Row] = field(default_factory=list)
     critical: list[Card] = field(default_factory=list)
@@ -196,7 +207,7 @@ class Lists:
     @classmethod
     def of(cls, run: Run, results: Iterable[QuestionResult], *, contexts: int | None = None) -> "Lists":
         """`contexts`: how many lost questions keep their contexts, critical ones apart; None: all."""
-        lists = cls(findings=Findings(run))
+        lists = cls(findings=Findings(run), flips={flip.id: flip for flip in run.lost})
         for each in results:
             lists._add(each, run, contexts)
         return lists
@@ -206,13 +217,14 @@ class Lists:
         self.findings.add(each)
         self._time(each)
         for side, rows in ((Side.CANDIDATE, self.forbidden), (Side.BASELINE, self.forbidden_now)):
-            shows = forbidden_places(each, side)
+            shows = forbidden_places(each, side) if each.forbidden else ""
             if shows:
                 rows.append(_row(each, run, shows, home=False))
         if each.critical_lost:
-            self.critical.append(_card(each, run, with_contexts=True))
+            self._add_card(each, run, self.critical, with_contexts=True)
         elif each.outcome is Outcome.LOST:
-            self.plain.append(_card(each, run, with_contexts=contexts is None or len(self.plain) < contexts))
+            few = contexts is None or len(self.plain) < contexts
+            self._add_card(each, run, self.plain, with_contexts=few)
         if failed(each):
             home = each.outcome is Outcome.ERROR and not each.critical_lost
             self.errors.append(_row(each, run, "; ".join(failures(each)), home=home))
@@ -233,6 +245,10 @@ class Lists:
             case _:
                 pass
 
+    def _add_card(self, each: QuestionResult, run: Run, cards: list[Card], *, with_contexts: bool) -> None:
+        card = _card(each, run, self.flips.get(each.id), with_contexts=with_contexts)
+        cards.append(_without_the_rest(card, run))
+
     def _time(self, each: QuestionResult) -> None:
         first = (each.baseline[:1], each.candidate[:1])
         if all(side and side[0].error is None and isfinite(side[0].elapsed_ms) for side in first):
@@ -240,9 +256,8 @@ class Lists:
                 times.append(side[0].elapsed_ms)
 
 
-def _row(each: QuestionResult, run: Run, note: str, *, home: bool = True) -> Row:
+def _row(each: QuestionResult, run: Run, note: str, *, home: bool = True, cause: str = "") -> Row:
     pair = shown(each, run.query)
-    found = causes.why(each, run.query) if each.critical_lost or each.outcome is Outcome.LOST else None
     return Row(
         id=each.id,
         anchor=anchor(each.id),
@@ -252,7 +267,7 @@ def _row(each: QuestionResult, run: Run, note: str, *, home: bool = True) -> Row
         ranks=moved(each, run.query) if each.answers else "–",
         note=note,
         owner=owner(each, run),
-        cause=found.cause.value if found is not None else "",
+        cause=cause,
         outcome=each.outcome,
         before=pair.before.rank if pair.before is not None else None,
         after=pair.after.rank if pair.after is not None else None,
@@ -262,28 +277,55 @@ def _row(each: QuestionResult, run: Run, note: str, *, home: bool = True) -> Row
     )
 
 
-def _card(each: QuestionResult, run: Run, *, with_contexts: bool) -> Card:
+def _card(each: QuestionResult, run: Run, flip: Flip | None, *, with_contexts: bool) -> Card:
     pair = shown(each, run.query)
+    cause, sentences = _why(each, run, flip)
     return Card(
-        row=_row(each, run, ""),
+        row=_row(each, run, "", cause=cause),
         unstable=each.outcome is not Outcome.LOST,
         expected=expected(each, pair),
         where=where_it_went(each, pair.after, run.query.candidate),
-        why=tuple(_why(each, run)),
+        why=sentences,
         taken=place_taken(pair, run.query),
         note=each.note,
-        columns=_columns(each, pair, run) if with_contexts else (),
+        question=each,
+        pair=pair if with_contexts else None,
+        run=run,
     )
 
 
-def _why(each: QuestionResult, run: Run) -> Iterator[str]:
-    """What the evidence says of the loss, further causes that hold, and which leg of the query lost it."""
-    found = causes.why(each, run.query)
-    if found is not None:
-        yield causes.sentence(found.cause, found.evidence)
-        if found.also:
-            yield f"Also: {', '.join(found.also)}."
-    yield from (legs.sentence(probe, run.query) for probe in run.legs if probe.id == each.id)
+def _without_the_rest(card: Card, run: Run) -> Card:
+    """The card with nothing but what it shows, so that the lists of a large run fit into memory."""
+    question = Question(**{each.name: getattr(card.question, each.name) for each in fields(Question)})
+    if card.pair is None:
+        return replace(card, question=question)
+    pair = Shown(
+        before=_to_context(card.pair.before, run.query.baseline),
+        after=_to_context(card.pair.after, run.query.candidate),
+    )
+    return replace(card, question=question, pair=pair)
+
+
+def _to_context(seen: Observation | None, query: QuerySettings) -> Observation | None:
+    return None if seen is None else replace(seen, hits=context(seen, query))
+
+
+def _why(each: QuestionResult, run: Run, flip: Flip | None) -> tuple[str, tuple[str, ...]]:
+    """The cause, and sentences: what the evidence says of it, further causes that hold, and which leg of the
+    query lost it.
+    """
+    if flip is not None and flip.cause is not None and flip.evidence is not None:
+        found = causes.Why(cause=flip.cause, also=flip.also, evidence=flip.evidence)
+    else:  # a run of before causes were kept
+        computed = causes.why(each, run.query)
+        if computed is None:
+            return "", ()
+        found = computed
+    told = [causes.sentence(found.cause, found.evidence)]
+    if found.also:
+        told.append(f"Also: {', '.join(found.also)}.")
+    told.extend(legs.sentence(probe, run.query) for probe in run.legs if probe.id == each.id)
+    return found.cause.value, tuple(told)
 
 
 def _offers(each: QuestionResult, hits: tuple[Hit, ...]) -> Iterator[Offer]:
@@ -291,21 +333,18 @@ def _offers(each: QuestionResult, hits: tuple[Hit, ...]) -> Iterator[Offer]:
     labelled = each.labelled_documents
     titles = {hit.parent: hit.title or hit.parent for hit in reversed(hits) if hit.parent is not None}
     for document in dict.fromkeys((*(hit.parent for hit in hits if hit.parent is not None), *labelled)):
-        yield Offer(
-            document=document, title=titles.get(document, document), labelled=document in labelled
-        )
+        yield Offer(document=document, title=titles.get(document, document), labelled=document in labelled)
 
 
-def _columns(each: QuestionResult, pair: Shown, run: Run) -> tuple[Column, Column]:
-    queries = run.query
+def _columns(card: Card, pair: Shown) -> tuple[Column, Column]:
+    run, queries = card.run, card.run.query
     before, after = context(pair.before, queries.baseline), context(pair.after, queries.candidate)
-    chunks = _Chunks(each, terms(visible(each.question)), kept=run.policy.evidence_text)
+    chunks = _Chunks(card.question, terms(visible(card.question.question)), kept=run.policy.evidence_text)
     gone = tuple(chunks.of(hit, queries.baseline, _unless(hit, after, "gone")) for hit in before)
     new = tuple(chunks.of(hit, queries.candidate, _unless(hit, before, "new")) for hit in after)
-    where = where_it_went(each, pair.after, queries.candidate)
     return (
         Column(title=f"Before: {run.baseline.index}", chunks=gone, note=_note(pair.before), foot=""),
-        Column(title=f"After: {run.candidate.index}", chunks=new, note=_note(pair.after), foot=where),
+        Column(title=f"After: {run.candidate.index}", chunks=new, note=_note(pair.after), foot=card.where),
     )
 
 
@@ -326,7 +365,7 @@ def _note(seen: Observation | None) -> str:
 class _Chunks:
     """Draws chunks of a question; `kept`: whether passages may be shown at all."""
 
-    question: QuestionResult
+    question: Question
     wanted: frozenset[str]
     kept: bool
 

@@ -14,13 +14,14 @@ _SHORTEST = 3  # letters of a word worth marking
 _PLURAL = 5  # letters from which a word's last s is no part of it
 
 # words that say nothing about where an answer is, in the two languages of the corpora known so far
-_COMMON = frozenset(
-    "the and are but can did does for from had has have her his how into its may not one our out she than that "
-    "their them then there they this was were what when where which who whom why will with you your "
-    "aber als auch auf aus bei bin bis das dem den der des die ein eine einem einen einer eines für hat hier "
-    "ich ihr ist kann mich mir mit muss nach nicht oder sie sind und uns vom von vor was welche welcher wenn wer "
-    "wie wird wir woher zum zur über".split()
-)
+_COMMON_WORDS = """
+the and are but can did does for from had has have her his how into its may not one our out she than
+that their them then there they this was were what when where which who whom why will with you your
+aber als auch auf aus bei bin bis das dem den der des die ein eine einem einen einer eines für hat
+hier ich ihr ist kann mich mir mit muss nach nicht oder sie sind und uns vom von vor was welche
+welcher wenn wer wie wird wir woher zum zur über
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
 
 
 def terms(question: str) -> frozenset[str]:

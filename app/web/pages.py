@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -149,11 +149,11 @@ async def runs_page(gate: Gate, wanted: Annotated[Wanted, Query()]) -> Response:
     older = f"/?{urlencode({**filters, 'cursor': found.next})}" if found.next is not None else None
     lately = await trends(gate.records) if not filters else {}
     waived = await waivers(gate.records, [*found.runs, *(run for runs in lately.values() for run in runs)])
-    drawn = [_trend(name, runs, set(waived)) for name, runs in lately.items()]
+    drawn = [_trend(name, runs, waived) for name, runs in lately.items()]
     return _page("runs.html", runs=found.runs, older=older, trends=drawn, waived=waived)
 
 
-def _trend(name: str, runs: Sequence[Run], waived: Set[str]) -> Trend:
+def _trend(name: str, runs: Sequence[Run], waived: Collection[str]) -> Trend:
     """The picture of one set's last runs."""
     return trend(name, [_past(run, waived=run.id in waived) for run in runs if run.verdict is not None])
 
@@ -223,9 +223,7 @@ async def _done(gate: OpenGate, run_id: str) -> Run:
     return run
 
 
-async def decisions_of(
-    gate: OpenGate, run: Run, questions: Iterable[Question] | None = None
-) -> Decisions:
+async def decisions_of(gate: OpenGate, run: Run, questions: Iterable[Question] | None = None) -> Decisions:
     """What was decided on a run, as of today. `questions` as for `review_view`."""
     today = gate.execution.now().astimezone(UTC).date()
     view = await review_view(gate, run.id, today, questions)
