@@ -272,7 +272,7 @@ def _row(each: QuestionResult, run: Run, note: str, *, home: bool = True, cause:
         before=pair.before.rank if pair.before is not None else None,
         after=pair.after.rank if pair.after is not None else None,
         home=home,
-        offers=tuple(_offers(each, context(pair.after, run.query.candidate))) if reviewable(each) else (),
+        offers=tuple(_offers(each, pair, run)) if reviewable(each) else (),
         all=each.require_all,
     )
 
@@ -328,12 +328,15 @@ def _why(each: QuestionResult, run: Run, flip: Flip | None) -> tuple[str, tuple[
     return found.cause.value, tuple(told)
 
 
-def _offers(each: QuestionResult, hits: tuple[Hit, ...]) -> Iterator[Offer]:
+def _offers(each: QuestionResult, pair: Shown, run: Run) -> Iterator[Offer]:
     """The documents of the candidate's context in their order, then those of the label that are not there."""
+    hits = context(pair.after, run.query.candidate)
     labelled = each.labelled_documents
-    titles = {hit.parent: hit.title or hit.parent for hit in reversed(hits) if hit.parent is not None}
+    known = (*context(pair.before, run.query.baseline), *hits)
+    titles = {hit.parent: hit.title for hit in known if hit.parent is not None and hit.title}
     for document in dict.fromkeys((*(hit.parent for hit in hits if hit.parent is not None), *labelled)):
-        yield Offer(document=document, title=titles.get(document, document), labelled=document in labelled)
+        title = titles.get(document, document)
+        yield Offer(document=document, title=title, labelled=document in labelled)
 
 
 def _columns(card: Card, pair: Shown) -> tuple[Column, Column]:
