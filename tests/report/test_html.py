@@ -4,12 +4,16 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from jinja2 import StrictUndefined, UndefinedError
 
 from app.domain.outcome import Observed
+from app.domain.overrides import Override
 from app.domain.query import Queries, QuerySettings
+from app.domain.review import Review, Ruling, Standing
+from app.report.decisions import Decisions
 from app.report.html import WITH_CONTEXTS, html
 from app.report.sheet import FILE_POLICY, SERVICE_POLICY, TEMPLATES
 from tests import examples
@@ -246,3 +250,44 @@ def test_require_all_shows_where_every_document_went() -> None:
     lost = page(examples.example(run, [both])).section("lost")
     assert "Expected form (rank 1 → 1) and a or b (rank 2 → 6)" in lost
     assert "2, 2 → 6, 6" in lost
+
+
+# decisions -------------------------------------------------------------------------------------------------
+
+
+def test_the_file_shows_what_was_decided_and_that_the_run_is_waived() -> None:
+    found = examples.failing()
+    taken = Review(
+        question="visa-letter",
+        decision=Ruling.ACCEPTABLE,
+        reason="<b>rare</b>",
+        expires=date(2026, 12, 31),
+        watch="weekly look",
+        id="1",
+        run=found.run.id,
+        by="ann",
+        at=examples.STARTED,
+    )
+    former = replace(taken, question="expense-limit", run="earlier", expires=date(2026, 1, 1), by=None)
+    waived = Override(
+        reason="shown on Monday", watch="help desk", id="2", run=found.run.id, by="bob", at=examples.STARTED
+    )
+    decisions = Decisions(
+        reviews=(taken,),
+        standing={"visa-letter": Standing(review=taken, expired=False)},
+        carried={"expense-limit": (Standing(review=former, expired=True),)},
+        overrides=(waived,),
+        waived=waived,
+    )
+    read = Page("".join(html(found.run, found.results, decisions)))
+    assert "FAIL WAIVED" in read.text
+    assert "Waived by: bob, 2026-11-30 09:00 UTC" in read.text
+    lost = read.section("lost")
+    assert "1 of 4 decided." in lost
+    assert "Decided: acceptable · ann, 2026-11-30 09:00 UTC" in lost
+    assert "Reason <b>rare</b> Until 2026-12-31 Watched by weekly look" in lost
+    assert (
+        "Decided in an earlier run: acceptable expired: does not count · somebody who was not signed in"
+        in lost
+    )
+    assert "Your decision" not in read.text
