@@ -88,6 +88,7 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
                 settle_seconds=settings.settle_seconds,
                 inventory_rows=settings.inventory_limit,
                 semantic_allowance=settings.semantic_allowance,
+                leg_probes=settings.leg_probes,
             ),
             now=_now,
             new_claim=lambda: secrets.token_hex(8),

@@ -80,6 +80,7 @@ class Settings(BaseSettings):
     settle_seconds: Annotated[float, Field(ge=0, le=600)] = 2
     inventory_limit: Annotated[int, Field(ge=0)] = 100_000
     semantic_allowance: Annotated[int, Field(ge=0)] | None = None
+    leg_probes: bool = True
 
     @model_validator(mode="after")
     def _keys_over_http(self) -> Self:

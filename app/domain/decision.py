@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 
+from app.domain.causes import why
 from app.domain.check import Level
 from app.domain.measures import GatheredMeasures, Measures
 from app.domain.noise import GatheredNoise, Noise
@@ -19,7 +20,6 @@ from app.domain.outcome import (
     Outcome,
     QuestionResult,
     Tally,
-    cause,
     critical_lost,
     failed,
     first_where,
@@ -191,6 +191,7 @@ def _flip(each: QuestionResult, queries: Queries, *, lost: bool) -> Flip:
     """The question with the first observations that show it lost, or else gained."""
     before = first_where(each, Side.BASELINE, queries.baseline, inside=lost)
     after = first_where(each, Side.CANDIDATE, queries.candidate, inside=not lost)
+    found = why(each, queries) if lost else None
     return Flip(
         id=each.id,
         question=each.question,
@@ -199,7 +200,9 @@ def _flip(each: QuestionResult, queries: Queries, *, lost: bool) -> Flip:
         unstable=each.outcome not in (Outcome.LOST, Outcome.GAINED),
         baseline_rank=before.rank if before else None,
         candidate_rank=after.rank if after else None,
-        cause=cause(each, after, queries.candidate) if after else None,
+        cause=found.cause if found else None,
+        also=found.also if found else (),
+        evidence=found.evidence if found else None,
     )
 
 

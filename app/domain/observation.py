@@ -14,7 +14,9 @@ class Hit:
 
     `score` is `@search.score`, `reranker_score` is `@search.rerankerScore` (0..4), None where the service
     gave none. `parent` is None for a row without a parent document. `text` is kept for the first
-    `context_size` hits; where the policy keeps no passages, `text_sha256` stands in its place.
+    `context_size` hits; where the policy keeps no passages, `text_sha256` stands in its place. `holds`: of
+    which of the question's `spans` the text holds the whole quote (see `quotes_held`), by their place from 0;
+    None where it was not looked for: the question quotes nothing, or the chunk has no text.
     """
 
     rank: int
@@ -25,6 +27,7 @@ class Hit:
     title: str | None = None
     text: str | None = None
     text_sha256: str | None = None
+    holds: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,22 @@ class Observation:
     throttled: int = 0
     error: Failure | None = None
     hits: tuple[Hit, ...] = ()
+
+
+def quotes_held(question: Question, text: str | None) -> tuple[int, ...] | None:
+    """The places of the spans whose quote stands in the text as a whole, white space apart; None where there is
+    no quote or no text.
+    """
+    quotes = {number: words(span.text) for number, span in enumerate(question.spans) if span.text}
+    if text is None or not any(quotes.values()):
+        return None
+    whole = words(text)
+    return tuple(number for number, quote in quotes.items() if quote and quote in whole)
+
+
+def words(text: str) -> str:
+    """The text with every run of white space as a single space."""
+    return " ".join(text.split())
 
 
 def entry_hits(entries: Sequence[tuple[str, ...]], hits: Iterable[Hit]) -> tuple[Hit | None, ...]:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from app.domain.golden import Question
-from app.domain.observation import Observation, entry_hits, in_context
+from app.domain.observation import Hit, Observation, entry_hits, in_context, reaches_context
 from app.domain.query import QuerySettings, Side
 
 
@@ -26,13 +27,26 @@ EVALUATED = frozenset({Outcome.KEPT, Outcome.ABSENT, Outcome.LOST, Outcome.GAINE
 
 
 class Cause(StrEnum):
-    """Where an answer that is not in the candidate's context went, as far as the lists show it."""
+    """Why an answer is not in the candidate's context, in the order of precedence; `causes` has the table."""
 
     DOCUMENT_MISSING = "document-missing"
     FILTERED_OUT = "filtered-out"
-    BELOW_CUT_OFF = "below-cut-off"
+    BOUNDARY = "boundary"
+    NEAR_DUPLICATE = "near-duplicate"
+    RERANKER = "reranker"
+    CROWDED_OUT = "crowded-out"
     NOT_RETRIEVED = "not-retrieved"
     RANKED_OUT = "ranked-out"
+    BELOW_CUT_OFF = "below-cut-off"
+
+
+Place = Literal[  # where an answer went, which its own ranks and the label audit tell
+    Cause.DOCUMENT_MISSING,
+    Cause.FILTERED_OUT,
+    Cause.NOT_RETRIEVED,
+    Cause.RANKED_OUT,
+    Cause.BELOW_CUT_OFF,
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,25 +182,29 @@ def first_where(observed: Observed, side: Side, query: QuerySettings, *, inside:
     return next(matching, None)
 
 
-def cause(observed: Observed, seen: Observation, query: QuerySettings) -> Cause | None:
-    """Why the answer is not in the context of a candidate's observation: the farthest that an entry is from it.
+def cause(observed: Observed, seen: Observation, query: QuerySettings) -> Place | None:
+    """Where the answer went in a candidate's observation: the farthest that an entry is from its context.
 
     None where the answer is in context, the observation failed, or nothing is labelled.
     """
-    if not observed.answers or in_context(observed, seen, query) is not False:
+    if seen.error is not None:
         return None
     found = entry_hits(observed.entries, seen.hits)
-    unseen = [entry for entry, hit in zip(observed.entries, found, strict=True) if hit is None]
-    if any(set(entry) <= set(observed.missing.candidate) for entry in unseen):
+    places = [place(observed, *each, query) for each in zip(observed.entries, found, strict=True)]
+    return min((each for each in places if each is not None), key=list(Cause).index, default=None)
+
+
+def place(observed: Observed, entry: tuple[str, ...], hit: Hit | None, query: QuerySettings) -> Place | None:
+    """Where one entry of the labels went, `hit` being its first chunk in the candidate; None: into context."""
+    if hit is not None:
+        if reaches_context(hit, query):
+            return None
+        return Cause.RANKED_OUT if hit.rank > query.context_size else Cause.BELOW_CUT_OFF
+    if set(entry) <= set(observed.missing.candidate):
         return Cause.DOCUMENT_MISSING
-    unreachable = {*observed.missing.candidate, *observed.filtered_out.candidate}
-    if any(set(entry) <= unreachable for entry in unseen):
+    if set(entry) <= {*observed.missing.candidate, *observed.filtered_out.candidate}:
         return Cause.FILTERED_OUT
-    if unseen:
-        return Cause.NOT_RETRIEVED
-    if any(hit is not None and hit.rank > query.context_size for hit in found):
-        return Cause.RANKED_OUT
-    return Cause.BELOW_CUT_OFF
+    return Cause.NOT_RETRIEVED
 
 
 def differ(*, first_baseline: bool | None, first_candidate: bool | None) -> bool:

@@ -6,12 +6,14 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
+from app.domain.causes import Evidence
 from app.domain.change import Change
 from app.domain.check import Check
 from app.domain.difference import Difference
 from app.domain.fingerprint import Fingerprint
 from app.domain.index import Fields
 from app.domain.inventory import InventoryRecord
+from app.domain.legs import LegProbe
 from app.domain.measures import Measures
 from app.domain.noise import Noise, ProbeResult
 from app.domain.outcome import Cause
@@ -92,7 +94,8 @@ class Flip:
     """One question of the lost or gained list.
 
     Ranks are those of the first observation that shows the flip: in context on one side, out of it on the
-    other. `unstable`: not every observation agrees, so it stands here only because it is critical.
+    other. `unstable`: not every observation agrees, so it stands here only because it is critical. A lost
+    question's `cause` rests on `evidence`; `also`: further causes that hold. See `causes`.
     """
 
     id: str
@@ -103,6 +106,8 @@ class Flip:
     baseline_rank: int | None
     candidate_rank: int | None
     cause: Cause | None
+    also: tuple[Cause, ...] = ()
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +137,7 @@ class Run:
     """A run without its questions, which are kept apart because they are large.
 
     Stored from the start: everything that was asked. Filled in while it runs: sides, checks, differences,
-    inventories, fingerprint, noise probes, requests. Derived at the end by `decision.decide`: verdict,
+    inventories, fingerprint, noise probes, legs, requests. Derived at the end by `decision.decide`: verdict,
     reasons, headline, counts, lost, gained, measures, statistics, noise.
     """
 
@@ -160,6 +165,7 @@ class Run:
     statistics: Statistics | None = None
     noise: Noise | None = None
     noise_probes: tuple[ProbeResult, ...] = ()
+    legs: tuple[LegProbe, ...] = ()
     fingerprint: Fingerprint | None = None
     requests: Requests = field(default_factory=Requests)
     progress: Progress = field(default_factory=Progress)

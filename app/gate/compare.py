@@ -3,11 +3,11 @@
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.domain.errors import BrokenError, FailureCode, QueryError
 from app.domain.golden import Question
-from app.domain.observation import Failure, Hit, Observation, answer_rank
+from app.domain.observation import Failure, Hit, Observation, answer_rank, quotes_held
 from app.domain.query import Embedding, QuerySettings, Session, Side, joined_filter
 from app.domain.reasons import Code
 from app.domain.run import Run
@@ -206,7 +206,10 @@ class Comparison:
 def observed(question: Question, answer: Answer, query: QuerySettings, *, with_text: bool) -> Observation:
     """The observation of an answer; passages of the first `context_size` rows, or their hashes."""
     hits = tuple(
-        _hit(row, rank, in_reach=rank <= query.context_size, with_text=with_text)
+        replace(
+            _hit(row, rank, in_reach=rank <= query.context_size, with_text=with_text),
+            holds=quotes_held(question, row.text),
+        )
         for rank, row in enumerate(answer.rows, start=1)
     )
     return Observation(

@@ -13,6 +13,7 @@ from app.domain.errors import BrokenError, ConflictError, StorageError
 from app.domain.fingerprint import Fingerprint
 from app.domain.golden import Question
 from app.domain.labels import UNVERIFIED, unguarded, verified
+from app.domain.legs import Wanted, may_be_lost, unexplained
 from app.domain.outcome import QuestionResult, observations
 from app.domain.query import Queries, Side
 from app.domain.reading import read_golden_set
@@ -23,6 +24,7 @@ from app.gate.compare import Comparison, OnObserved
 from app.gate.inspect import Inspection, at_end, blocking, changed, fingerprint, inspect
 from app.gate.labels import Audit, AuditedIndex, audit
 from app.gate.ledger import Ledger
+from app.gate.legs import probe_legs
 from app.gate.noise import noisy, probe_noise
 from app.gate.ports import Embedder, SearchService
 from app.gate.preflight import Findings, check_filters, cost, cost_check, probe, stand_still
@@ -45,6 +47,7 @@ class Limits:
     `concurrency`: observations under way at once. `run_timeout_seconds`: from its (re)start. `settle_seconds`:
     between two counts of an index that must agree. `inventory_rows`: chunks of an index that are read at most.
     `semantic_allowance`: semantic queries a calendar month (UTC) that the runs kept here may use; None: any.
+    `leg_probes`: whether lost questions are asked again by each leg of the query.
     """
 
     concurrency: int
@@ -52,6 +55,7 @@ class Limits:
     settle_seconds: float = 0.0
     inventory_rows: int = 100_000
     semantic_allowance: int | None = None
+    leg_probes: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,6 +153,8 @@ class Execution:
         ).make()
         keeper.took(comparison=loop.time() - asking)
         await self._probe_noise(keeper, questions, ledger, deadline)
+        if self.limits.leg_probes:
+            await self._probe_legs(keeper, questions, ledger, deadline)
         after = await inspect(keeper.run, self.search, loop.time() + self.limits.run_timeout_seconds)
         keeper.count(other=after.requests)
         keeper.add(*changed(keeper.run, after))
@@ -245,6 +251,23 @@ class Execution:
             keeper.count(other=probed.requests, semantic=probed.semantic)
             keeper.run = replace(keeper.run, noise_probes=probed.results)
 
+    async def _probe_legs(
+        self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger, deadline: float
+    ) -> None:
+        """Look for the leg that lost a question, where its cause is not plain. No verdict depends on it."""
+        wanted = await asyncio.to_thread(_unexplained, keeper.run, questions, ledger)
+        if wanted:
+            probed = await probe_legs(
+                keeper.run,
+                wanted,
+                search=self.search,
+                embedder=self.embedder,
+                concurrency=self.limits.concurrency,
+                deadline=deadline,
+            )
+            keeper.count(other=probed.requests, semantic=probed.semantic)
+            keeper.run = replace(keeper.run, legs=probed.results)
+
     async def _finish(self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger) -> Run:
         finished = replace(keeper.run, finished_at=self.now(), progress=keeper.progress)
         done, evidence = await asyncio.to_thread(_decided, finished, questions, ledger)
@@ -253,6 +276,11 @@ class Execution:
         await keeper.keep()
         await self.records.close(done.id)
         return done
+
+
+def _unexplained(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> tuple[Wanted, ...]:
+    suspected = (question for question in questions if may_be_lost(*ledger.tallies(question)))
+    return unexplained((result(ledger.observed(each), run.query) for each in suspected), run.query)
 
 
 def _decided(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> tuple[Run, bytes]:

@@ -7,10 +7,14 @@ it runs, and the evidence when it is done.
     runs/<id>/evidence.jsonl.gz a line a question, in the golden set's order
     active/<id>                 there while the run is not done
     keys/<digest>.json          idempotency: which run a key started, from which request
+    reviews/<id>/<time>-<mark>.json    a decision on a question; created once, as all that follow
+    overrides/<id>/<time>-<mark>.json  an override of the run
+    decisions/<set>/<subject>/<time>-<mark>.<id>  points to a review, to be found again by what it is about
 
 A journal line is base64 of a compressed JSON object, so that a torn line spoils nothing but itself.
 """
 
+import asyncio
 import base64
 import binascii
 import gzip
@@ -19,7 +23,7 @@ import io
 import json
 import re
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,7 +35,9 @@ from app.domain.errors import ConflictError, NotFoundError, StorageError
 from app.domain.golden import GoldenTexts
 from app.domain.observation import Observation
 from app.domain.outcome import Observed
+from app.domain.overrides import Override
 from app.domain.query import Side
+from app.domain.review import Review
 from app.domain.run import Run
 from app.gate.ports import DocumentStore
 
@@ -54,13 +60,26 @@ class StartedBy:
     request: str  # digest of the request
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointer:
+    """Where a review is, and what it is about (`review.subject`)."""
+
+    subject: str
+    review: str
+    run: str
+
+
 T = TypeVar("T")
 
+_AT_ONCE = 16  # documents that are read at the same time
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _RUN = TypeAdapter(Run)
 _ENTRY = TypeAdapter(Entry)
 _OBSERVED = TypeAdapter(Observed)
 _STARTED_BY = TypeAdapter(StartedBy)
+_REVIEW = TypeAdapter(Review)
+_OVERRIDE = TypeAdapter(Override)
+_TEXT = TypeAdapter(str)
 
 
 class RunRecords:
@@ -114,6 +133,75 @@ class RunRecords:
         except NotFoundError:
             raise NotFoundError(f"The evidence of run {run_id!r} is not there (yet).") from None
         return _lines(data, name)
+
+    async def question(self, run_id: str, question: str) -> Observed | None:
+        """One question of a run that is done, without parsing the others; None if it has no such question."""
+        name = f"runs/{_checked(run_id)}/evidence.jsonl.gz"
+        try:
+            data, _ = await self._store.read(name)
+        except NotFoundError:
+            raise NotFoundError(f"The evidence of run {run_id!r} is not there (yet).") from None
+        return await asyncio.to_thread(_found, data, name, question)
+
+    async def keep_review(self, review: Review, subject: str, golden_set: str) -> None:
+        """Keep a new decision. ConflictError if its id is taken; nobody's decision is ever written over.
+
+        Its pointer is kept first: one that leads nowhere, after a crash, is passed over by `earlier`.
+        """
+        await self._store.create(
+            f"decisions/{_name_digest(golden_set)}/{subject}/{review.id}.{review.run}", b""
+        )
+        await self._store.create(f"reviews/{review.run}/{review.id}.json", _REVIEW.dump_json(review))
+
+    async def reviews(self, run_id: str) -> list[Review]:
+        """All decisions on a run's questions, oldest first."""
+        names = [name async for name in self._store.names(f"reviews/{_checked(run_id)}/")]
+        return [each for each in await self._all(_REVIEW, names) if each is not None]
+
+    async def pointers(self, golden_set: str) -> list[Pointer]:
+        """Where the decisions on the questions of a set of that name are, by subject, oldest first."""
+        prefix = f"decisions/{_name_digest(golden_set)}/"
+        found = []
+        async for name in self._store.names(prefix):
+            subject, _, rest = name.removeprefix(prefix).partition("/")
+            review, _, run = rest.partition(".")
+            found.append(Pointer(subject=subject, review=review, run=run))
+        return found
+
+    async def pointed(self, pointers: Sequence[Pointer]) -> list[Review | None]:
+        """The reviews that these lead to, in their order; None for one that leads nowhere."""
+        return await self._all(_REVIEW, [f"reviews/{each.run}/{each.review}.json" for each in pointers])
+
+    async def keep_override(self, override: Override) -> None:
+        """Keep a new override. ConflictError if its id is taken."""
+        await self._store.create(
+            f"overrides/{override.run}/{override.id}.json", _OVERRIDE.dump_json(override)
+        )
+
+    async def overrides(self, run_id: str) -> list[Override]:
+        """All overrides of a run, oldest first."""
+        names = [name async for name in self._store.names(f"overrides/{_checked(run_id)}/")]
+        return [each for each in await self._all(_OVERRIDE, names) if each is not None]
+
+    async def overridden(self) -> set[str]:
+        """Ids of the runs that have an override, whether it clears them or not."""
+        return {name.split("/")[1] async for name in self._store.names("overrides/")}
+
+    async def _all(self, adapter: TypeAdapter[T], names: Sequence[str]) -> list[T | None]:
+        """The documents of these names, None for each that is not there."""
+        found: list[T | None] = []
+        for start in range(0, len(names), _AT_ONCE):
+            batch = names[start : start + _AT_ONCE]
+            contents = await asyncio.gather(*(self._content(name) for name in batch))
+            for name, data in zip(batch, contents, strict=True):
+                found.append(None if data is None else _parsed(adapter, data, name))
+        return found
+
+    async def _content(self, name: str) -> bytes | None:
+        try:
+            return (await self._store.read(name))[0]
+        except NotFoundError:
+            return None
 
     async def keep_evidence(self, run_id: str, data: bytes) -> None:
         """Keep the compressed evidence (`compressed`), in place of one that a crash left behind."""
@@ -255,6 +343,21 @@ def _lines(data: bytes, name: str) -> Iterator[Observed]:
         raise StorageError(f"The document {name} is damaged: {error}.") from error
 
 
+def _found(data: bytes, name: str, question: str) -> Observed | None:
+    try:
+        key = _TEXT.dump_json(question)
+    except ValueError:  # half a surrogate pair: no question that was kept has one
+        return None
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            for line in file:
+                if key in line and (observed := _parsed(_OBSERVED, line, name)).id == question:
+                    return observed
+    except (OSError, EOFError, zlib.error) as error:
+        raise StorageError(f"The document {name} is damaged: {error}.") from error
+    return None
+
+
 def _parsed(adapter: TypeAdapter[T], data: bytes, name: str) -> T:
     try:
         return adapter.validate_json(data)
@@ -266,6 +369,10 @@ def _parsed(adapter: TypeAdapter[T], data: bytes, name: str) -> T:
 
 def _status(run_id: str) -> str:
     return f"status/{run_id}.json"
+
+
+def _name_digest(golden_set: str) -> str:
+    return hashlib.sha256(golden_set.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _journal(run_id: str) -> str:

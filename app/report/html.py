@@ -1,285 +1,377 @@
-"""The report as one self-contained HTML page: readable without scripts, styles or a network.
+"""The report as pages: one self-contained file, and what the service serves of it, page by page.
 
-Every value that a template prints passes through `visible`, then through the template engine's escaping.
+Both are readable without scripts, styles or a network, and say the same in the same order. The file holds every
+question; the served pages hold the first of each list, with links to the rest.
 """
 
-import base64
-import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from math import isfinite
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from app.domain.check import Level
-from app.domain.observation import Hit, Observation
-from app.domain.outcome import Outcome, QuestionResult, failed
-from app.domain.query import QuerySettings, Side
+from app.domain.outcome import Outcome, QuestionResult
+from app.domain.overrides import ToName, never, to_name
 from app.domain.reasons import Verdict
 from app.domain.run import Run
 from app.domain.wording import sentence, short
-from app.report.escaping import clipped, visible
-from app.report.evidence import (
-    Expected,
-    Shown,
-    context,
-    documents,
-    dropped,
-    expected,
-    failures,
-    forbidden_places,
-    is_from,
-    moved,
-    owner,
-    place_taken,
-    shown,
-    stale_in_words,
-    where_it_went,
+from app.report.decisions import Decisions, signed
+from app.report.escaping import visible
+from app.report.findings import changed_in_short, honest, not_evaluated
+from app.report.lists import Card, Filter, Lists, Row
+from app.report.pictures import (
+    TIMES_HIGH,
+    TIMES_WIDE,
+    WIDE,
+    Latency,
+    Point,
+    Ranks,
+    SliceBar,
+    latency,
+    ranks,
+    slice_bars,
 )
-from app.report.findings import Findings, Section, changed_in_short, honest, not_evaluated
-from app.report.record import facts
+from app.report.record import day, facts
+from app.report.sheet import FILE_POLICY, SCRIPT, STYLE, TEMPLATES
 from app.report.steps import next_steps
 
-WITH_CONTEXTS = 200  # lost questions that show their contexts; critical ones always do
-_PASSAGE_CHARACTERS = 600
-_QUESTION_CHARACTERS = 600
+WITH_CONTEXTS = 200  # lost questions of the file that show their contexts; critical ones always do
+LOST_A_PAGE = 50  # lost questions on a served page
+ROWS_A_PAGE = 200  # questions of every other list on a page of its own
+ROWS_FIRST = 50  # of them on the report's first page
 _BUFFERED = 20  # pieces of the template joined into one
+_TONES = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.ERROR: "error", None: "open"}
+_DOWNLOADS = ("report.html", "report.md", "junit.xml", "run.json")
+
+TITLES = {
+    "forbidden": "Forbidden documents shown",
+    "forbidden_now": "Forbidden documents that the baseline shows",
+    "lost": "Lost questions",
+    "noisy": "Noisy questions",
+    "gained": "Gained questions",
+    "errors": "Not measured",
+    "stale": "Stale labels",
+    "unlabelled": "Unlabelled questions",
+    "unchanged": "Unchanged questions",
+}
+"""The lists by their names, in reading order."""
 
 
-def _shown(value: object) -> object:
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+_UNDECIDED = Decisions()
+_EVERYTHING = Filter()
 
 
-def _passage(text: str) -> Markup:
-    """A text of several lines, escaped, its line ends kept."""
-    return escape(visible(text, lines=True))
-
-
-_TEMPLATES = Environment(
-    loader=PackageLoader("app.report"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    finalize=_shown,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_TEMPLATES.filters["passage"] = _passage
-_STYLE = _TEMPLATES.get_template("report.css").render()
-_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-
-CONTENT_SECURITY_POLICY = (
-    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'"
-)
-"""What the page allows itself: its own style sheet and nothing else. Fit for a response header too."""
-
-
-def html(run: Run, results: Iterable[QuestionResult]) -> Iterator[str]:
-    """The page in pieces. `results` are read once, before the first piece."""
-    lists = _Lists.of(run, results)
-    page = _TEMPLATES.get_template("report.html").stream(
-        run=run,
-        style=Markup(_STYLE),  # noqa: S704 — our own file, hashed in the policy
-        policy=CONTENT_SECURITY_POLICY,
-        verdict=run.verdict,
-        tone=_TONES[run.verdict],
-        reasons=[(short(reason), sentence(reason, run)) for reason in run.reasons],
-        steps=next_steps(run),
-        lists=lists,
-        findings=lists.sections(),
-        not_evaluated=not_evaluated(run),
-        changed=changed_in_short(run),
-        honest=honest(run),
-        checks=[check for level in reversed(Level) for check in run.checks if check.level is level],
-        facts=facts(run),
-        context_sizes={run.query.baseline.context_size, run.query.candidate.context_size},
-        passages_kept=run.policy.evidence_text,
-        with_contexts=WITH_CONTEXTS,
-    )
+def html(run: Run, results: Iterable[QuestionResult], decisions: Decisions = _UNDECIDED) -> Iterator[str]:
+    """The file in pieces. `results` are read once, before the first piece."""
+    lists = Lists.of(run, results, contexts=WITH_CONTEXTS)
+    view = View(run=run, lists=lists, every=lists, decisions=decisions)
+    page = TEMPLATES.get_template("report.html").stream(**_told(run), view=view)
     page.enable_buffering(_BUFFERED)
     return iter(page)
 
 
-_TONES = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.ERROR: "error", None: "open"}
+def first_page(run: Run, lists: Lists, decisions: Decisions, wanted: Filter) -> str:
+    """The served page of a run: everything but the rest of long lists."""
+    view = View(
+        run=run,
+        lists=lists.filtered(wanted),
+        every=lists,
+        decisions=decisions,
+        base=f"/runs/{run.id}",
+        wanted=wanted,
+    )
+    return TEMPLATES.get_template("report.html").render(**_told(run), view=view)
+
+
+def list_page(
+    run: Run, lists: Lists, decisions: Decisions, wanted: Filter, *, name: str, number: int
+) -> str | None:
+    """A served page of one list, counted from 1; None where there is no such page. `name` is one of `TITLES`."""
+    view = View(
+        run=run,
+        lists=lists.filtered(wanted),
+        every=lists,
+        decisions=decisions,
+        base=f"/runs/{run.id}",
+        wanted=wanted,
+        listed=(name, number),
+    )
+    pages = view.pages(name)
+    if not 1 <= number <= pages:
+        return None
+    return TEMPLATES.get_template("list.html").render(
+        run=run,
+        style=STYLE,
+        script=SCRIPT,
+        policy=None,
+        tone=_TONES[run.verdict],
+        verdict=run.verdict,
+        view=view,
+        name=name,
+        title=TITLES[name],
+        number=number,
+        pages=pages,
+        questions=view.page(name, number),
+        passages_kept=run.policy.evidence_text,
+    )
+
+
+def place_of(run: Run, lists: Lists, question_id: str) -> str | None:
+    """The address of a question on the served pages, the first list that names it; None where none does."""
+    view = View(run=run, lists=lists, every=lists, decisions=_UNDECIDED, base=f"/runs/{run.id}")
+    for name in TITLES:
+        for index, row in enumerate(view.rows(name)):
+            if row.id == question_id and row.home:
+                return view.href(name, index, row, page=view.base)
+    return None
+
+
+def _told(run: Run) -> Mapping[str, Any]:
+    """What the templates are given of the run itself."""
+    return {
+        "run": run,
+        "style": STYLE,
+        "script": SCRIPT,
+        "policy": FILE_POLICY,
+        "verdict": run.verdict,
+        "tone": _TONES[run.verdict],
+        "reasons": [(short(reason), sentence(reason, run)) for reason in run.reasons],
+        "steps": next_steps(run),
+        "not_evaluated": not_evaluated(run),
+        "changed": changed_in_short(run),
+        "honest": honest(run),
+        "overdue": run.golden_set.overdue(day(run)),
+        "checks": [check for level in reversed(Level) for check in run.checks if check.level is level],
+        "facts": facts(run),
+        "context_sizes": list(
+            dict.fromkeys((run.query.baseline.context_size, run.query.candidate.context_size))
+        ),
+        "passages_kept": run.policy.evidence_text,
+        "with_contexts": WITH_CONTEXTS,
+        "sheet": {"wide": WIDE, "times_wide": TIMES_WIDE, "times_high": TIMES_HIGH},
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """A question in one line of a table."""
+class View:
+    """What a reader looks at: the lists that the filter leaves of `every`, and where the rest of it is.
 
-    id: str
-    question: str
-    critical: bool
-    slice: str
-    ranks: str
-    note: str
-    owner: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chunk:
-    """One chunk of a context. `marks` are the words that set it apart."""
-
-    rank: int
-    name: str
-    parent: str | None
-    scores: str
-    text: str | None
-    fingerprint: str | None
-    marks: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Column:
-    """One side of a lost question. `note` stands in the place of chunks that are not there, `foot` says where
-    the answer is if it is not among them.
+    `base` is the address of the run's page on the service, None in the file, which links to itself only.
+    `listed` is the list and its page that are looked at, None for the report's own page.
     """
 
-    title: str
-    chunks: tuple[_Chunk, ...]
-    note: str
-    foot: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Card:
-    """A lost question; `columns` are empty where the page would become too large."""
-
-    row: _Row
-    unstable: bool
-    expected: tuple[Expected, ...]
-    where: str
-    taken: str
-    note: str | None
-    columns: tuple[_Column, ...]
-
-
-@dataclass(slots=True, kw_only=True)
-class _Lists:
-    """All questions by the section that they stand in, gathered in one pass and cut to what is shown."""
-
-    findings: Findings
-    forbidden: list[_Row] = field(default_factory=list)
-    forbidden_now: list[_Row] = field(default_factory=list)
-    critical: list[_Card] = field(default_factory=list)
-    plain: list[_Card] = field(default_factory=list)
-    noisy: list[_Row] = field(default_factory=list)
-    gained: list[_Row] = field(default_factory=list)
-    errors: list[_Row] = field(default_factory=list)
-    stale: list[_Row] = field(default_factory=list)
-    unlabelled: list[_Row] = field(default_factory=list)
-    unchanged: list[_Row] = field(default_factory=list)
+    run: Run
+    lists: Lists
+    every: Lists
+    decisions: Decisions
+    base: str | None = None
+    wanted: Filter = _EVERYTHING
+    listed: tuple[str, int] | None = None
 
     @property
-    def lost(self) -> list[_Card]:
-        """Critical ones first."""
-        return [*self.critical, *self.plain]
+    def served(self) -> bool:
+        return self.base is not None
 
-    def sections(self) -> tuple[Section, ...]:
-        return self.findings.sections()
+    @property
+    def downloads(self) -> tuple[tuple[str, str], ...]:
+        """Names and addresses of the run's documents."""
+        return tuple((name, f"/v1{self.base}/{name}") for name in _DOWNLOADS) if self.served else ()
 
-    @classmethod
-    def of(cls, run: Run, results: Iterable[QuestionResult]) -> "_Lists":
-        lists = cls(findings=Findings(run))
-        for each in results:
-            lists._add(each, run)
-        return lists
+    # decisions
 
-    def _add(self, each: QuestionResult, run: Run) -> None:
-        """A question may stand in two lists: what failed, or has a stale label, is always named as such."""
-        self.findings.add(each)
-        for side, rows in ((Side.CANDIDATE, self.forbidden), (Side.BASELINE, self.forbidden_now)):
-            shows = forbidden_places(each, side)
-            if shows:
-                rows.append(_row(each, run, shows))
-        if each.critical_lost:
-            self.critical.append(_card(each, run, with_contexts=True))
-        elif each.outcome is Outcome.LOST:
-            self.plain.append(_card(each, run, with_contexts=len(self.plain) < WITH_CONTEXTS))
-        if failed(each):
-            self.errors.append(_row(each, run, "; ".join(failures(each))))
-        if each.missing.in_both:
-            self.stale.append(_row(each, run, stale_in_words(each)))
-        match each.outcome:
-            case Outcome.NOISY if not each.critical_lost:
-                self.noisy.append(_row(each, run, ""))
-            case Outcome.GAINED:
-                self.gained.append(_row(each, run, ""))
-            case Outcome.UNLABELLED:
-                self.unlabelled.append(_row(each, run, each.note or ""))
-            case Outcome.KEPT:
-                self.unchanged.append(_row(each, run, "kept"))
-            case Outcome.ABSENT:
-                self.unchanged.append(_row(each, run, "absent from both contexts"))
-            case _:
-                pass
+    @property
+    def decided(self) -> int:
+        """How many lost questions have a decision that counts."""
+        return sum(self.decisions.decided(card.row.id) for card in self.every.lost)
+
+    @property
+    def undecided(self) -> str | None:
+        """The address of the first lost question without a decision; None where all have one."""
+        for index, card in enumerate(self.lists.lost):
+            if not self.decisions.decided(card.row.id):
+                return self.href("lost", index, card.row)
+        return None
+
+    @property
+    def waived(self) -> tuple[tuple[str, str], ...]:
+        """Who cleared the run and why, as labelled lines; empty where nobody did."""
+        found = self.decisions.waived
+        if found is None:
+            return ()
+        return (
+            ("Waived by", signed(found.by, found)),
+            ("Reason", found.reason),
+            ("Watched by", found.watch),
+        )
+
+    @property
+    def override(self) -> ToName | None:
+        """What an override must name; None where the run cannot be overridden."""
+        return to_name(self.run) if never(self.run) is None else None
+
+    @property
+    def never(self) -> str | None:
+        return never(self.run) if self.run.verdict is Verdict.FAIL else None
+
+    # lists and their pages
+
+    @property
+    def here(self) -> Markup:
+        """The address of this page, to come back to."""
+        if self.listed is not None:
+            return escape(self.address(*self.listed))
+        query = urlencode({key: value for key, value in self.chosen if value}, errors="replace")
+        return escape(f"{self.base}" + (f"?{query}" if query else ""))
+
+    def rows(self, name: str) -> Sequence[Row]:
+        """The list's questions as rows."""
+        if name == "lost":
+            return [card.row for card in self.lists.lost]
+        rows: list[Row] = getattr(self.lists, name)
+        return rows
+
+    def count(self, name: str) -> int:
+        return len(self.rows(name))
+
+    def first(self, name: str) -> Sequence[Card | Row]:
+        """The questions of a list that stand on the report's own page."""
+        whole = self.lists.lost if name == "lost" else self.rows(name)
+        return whole[: self._first(name)]
+
+    def _first(self, name: str) -> int | None:
+        if not self.served:
+            return None
+        return {"lost": LOST_A_PAGE, "unchanged": 0}.get(name, ROWS_FIRST)
+
+    def page(self, name: str, number: int) -> Sequence[Card | Row]:
+        size = _size(name)
+        whole = self.lists.lost if name == "lost" else self.rows(name)
+        return whole[(number - 1) * size : number * size]
+
+    def pages(self, name: str) -> int:
+        """How many pages of its own a list has; at least one, which may be empty."""
+        return max(1, -(-self.count(name) // _size(name)))
+
+    def more(self, name: str) -> tuple[int, str] | None:
+        """How many questions of a list are on other pages, and the address of the first of them."""
+        shown = self._first(name)
+        left = 0 if shown is None else self.count(name) - shown
+        if left <= 0:
+            return None
+        start = shown or 0
+        return left, self.address(name, start // _size(name) + 1)
+
+    def address(self, name: str, number: int) -> str:
+        """The address of a list's page, with the filter as it is."""
+        chosen = {key: value for key, value in self.chosen if value}
+        page = {"page": str(number)} if number > 1 else {}
+        query = urlencode({**chosen, **page}, errors="replace")
+        return f"{self.base}/{name}" + (f"?{query}" if query else "")
+
+    # the filter
+
+    @property
+    def chosen(self) -> tuple[tuple[str, str], ...]:
+        wanted = self.wanted
+        return (
+            ("slice", wanted.slice),
+            ("cause", wanted.cause),
+            ("owner", wanted.owner),
+            ("text", wanted.text),
+        )
+
+    def chosen_value(self, name: str) -> str:
+        return dict(self.chosen)[name]
+
+    def choices(self) -> tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]:
+        """What can be chosen: name, label, and values with the words for them.
+
+        In the file the values are short marks, which every question carries.
+        """
+        return tuple(
+            (name, label, tuple((value if self.served else mark, value) for value, mark in marks.items()))
+            for name, label, marks in self._facets()
+            if len(marks) > 1 or self.chosen_value(name)
+        )
+
+    def _facets(self) -> tuple[tuple[str, str, dict[str, str]], ...]:
+        found: dict[str, set[str]] = {"slice": set(), "cause": set(), "owner": set()}
+        for name in TITLES:
+            for row in _rows(self.every, name):
+                found["slice"].update(row.slices)
+                found["owner"].add(row.owner)
+                if name == "lost" and row.cause:
+                    found["cause"].add(row.cause)
+        labels = {"slice": "Slice", "cause": "Cause", "owner": "Owner"}
+        return tuple(
+            (name, labels[name], {value: f"{name[0]}{place}" for place, value in enumerate(sorted(values))})
+            for name, values in found.items()
+        )
+
+    def marker(self) -> Callable[[Row], str]:
+        """From a row to the marks by which the file's filter finds it."""
+        slices, causes, owners = (marks for _, _, marks in self._facets())
+
+        def marks(row: Row) -> str:
+            found = [slices[each] for each in row.slices]
+            if row.cause in causes:
+                found.append(causes[row.cause])
+            return " ".join([*found, owners[row.owner]])
+
+        return marks
+
+    # pictures
+
+    def href(self, name: str, index: int, row: Row, *, page: str | None = "") -> str:
+        """Where a question of a list stands; `page` is the address of the report's own page."""
+        shown = self._first(name)
+        if shown is None or index < shown:
+            return f"{page or ''}#{row.anchor}"
+        return f"{self.address(name, index // _size(name) + 1)}#{row.anchor}"
+
+    def ranks(self) -> Ranks:
+        """The picture of all evaluated questions."""
+        points = [
+            Point(
+                before=row.before,
+                after=row.after,
+                kind=kind,
+                title=visible(f"{row.id}: {row.question} ({kind}, {row.ranks})"),
+                href=self.href(name, index, row),
+            )
+            for name in ("lost", "noisy", "gained", "unchanged")
+            for index, row in enumerate(self.rows(name))
+            for kind in ["lost" if name == "lost" else row.outcome.value]
+        ]
+        query = self.run.query
+        contexts = (query.baseline.context_size, query.candidate.context_size)
+        deepest = max(query.baseline.candidates, query.candidate.candidates)
+        return ranks(points, contexts, deepest)
+
+    def slices(self) -> tuple[SliceBar, ...]:
+        """Wins and losses of each slice."""
+        counted: dict[str, list[int]] = {}
+        for row in self.lists.evaluated:
+            for name in row.slices:
+                counts = counted.setdefault(name, [0, 0, 0])
+                counts[0] += 1
+                counts[1] += row.outcome is Outcome.LOST
+                counts[2] += row.outcome is Outcome.GAINED
+        return slice_bars({name: (each[0], each[1], each[2]) for name, each in counted.items()})
+
+    def slice_address(self, name: str) -> str | None:
+        """The report of one slice alone; None in the file."""
+        return f"{self.base}?{urlencode({'slice': name}, errors='replace')}" if self.served else None
+
+    def latency(self) -> Latency:
+        return latency(*self.every.times)
 
 
-def _row(each: QuestionResult, run: Run, note: str) -> _Row:
-    return _Row(
-        id=each.id,
-        question=clipped(each.question, _QUESTION_CHARACTERS),
-        critical=each.critical,
-        slice=", ".join(each.slice),
-        ranks=moved(each, run.query) if each.answers else "–",
-        note=note,
-        owner=owner(each, run),
-    )
+def _size(name: str) -> int:
+    return LOST_A_PAGE if name == "lost" else ROWS_A_PAGE
 
 
-def _card(each: QuestionResult, run: Run, *, with_contexts: bool) -> _Card:
-    pair = shown(each, run.query)
-    return _Card(
-        row=_row(each, run, ""),
-        unstable=each.outcome is not Outcome.LOST,
-        expected=expected(each, pair),
-        where=where_it_went(each, pair.after, run.query.candidate),
-        taken=place_taken(pair, run.query),
-        note=each.note,
-        columns=_columns(each, pair, run) if with_contexts else (),
-    )
-
-
-def _columns(each: QuestionResult, pair: Shown, run: Run) -> tuple[_Column, _Column]:
-    queries = run.query
-    before, after = context(pair.before, queries.baseline), context(pair.after, queries.candidate)
-    gone = tuple(_chunk(each, hit, queries.baseline, _unless(hit, after, "gone")) for hit in before)
-    new = tuple(_chunk(each, hit, queries.candidate, _unless(hit, before, "new")) for hit in after)
-    where = where_it_went(each, pair.after, queries.candidate)
-    return (
-        _Column(title=f"Before: {run.baseline.index}", chunks=gone, note=_note(pair.before), foot=""),
-        _Column(title=f"After: {run.candidate.index}", chunks=new, note=_note(pair.after), foot=where),
-    )
-
-
-def _unless(hit: Hit, others: tuple[Hit, ...], word: str) -> tuple[str, ...]:
-    """The word for a chunk of whose document the other side shows nothing."""
-    return () if is_from(hit, documents(others)) else (word,)
-
-
-def _note(seen: Observation | None) -> str:
-    if seen is None:
-        return "This side was never asked."
-    if seen.error is not None:
-        return f"This side could not be measured: {seen.error.message}"
-    return "" if seen.hits else "The service returned no chunks."
-
-
-def _chunk(each: QuestionResult, hit: Hit, query: QuerySettings, marks: tuple[str, ...]) -> _Chunk:
-    found = (
-        ("answer", hit.parent in each.labelled_documents),
-        ("forbidden", hit.parent in each.forbidden),
-        ("below cut-off", dropped(hit, query)),
-    )
-    scores = (("score", hit.score), ("ranker", hit.reranker_score))
-    return _Chunk(
-        rank=hit.rank,
-        name=hit.title or hit.parent or "(no title)",
-        parent=hit.parent,
-        scores=", ".join(
-            f"{word} {value:.4g}" for word, value in scores if value is not None and isfinite(value)
-        ),
-        text=clipped(hit.text, _PASSAGE_CHARACTERS) if hit.text else None,
-        fingerprint=hit.text_sha256[:12] if hit.text_sha256 else None,
-        marks=(*(word for word, holds in found if holds), *marks),
-    )
+def _rows(lists: Lists, name: str) -> Iterable[Row]:
+    return (card.row for card in lists.lost) if name == "lost" else getattr(lists, name)

@@ -60,9 +60,10 @@ def _owner_after_fail(run: Run) -> str:
     if not run.lost:
         return f"Nothing was lost from the context: read the reasons with the index team{_label_work(run)}."
     return (
-        "Read each lost question below. If the expected document still is the right answer, the loss is real: "
-        "tell the index team, and name the question's id. If something better took its place, correct the label "
-        f"in the golden set{_label_work(run)}."
+        "Decide each lost question below. If the expected document still is the right answer, it is a real loss, "
+        "which the index team has to mend. If something better took its place, the label is out of date: name "
+        "the new answer. If users can bear it, it is acceptable: say why"
+        f"{_label_work(run)}."
     )
 
 

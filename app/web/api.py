@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from app.domain.errors import GateError
 from app.gate.opened import OpenGate
-from app.web import downloads, golden_sets, health, judge, pages, runs
-from app.web.bodies import CheckBody, JudgeBody, JudgeSinceBody, StartBody
+from app.web import downloads, golden_sets, health, judge, pages, reviews, runs
+from app.web.bodies import CheckBody, JudgeBody, JudgeSinceBody, OverrideBody, ReviewBody, StartBody
 from app.web.guard import Guard
 from app.web.problems import Problem, as_json, refusal
 
@@ -46,8 +46,9 @@ def create_api(open_gate: Callable[[], AbstractAsyncContextManager[OpenGate]], *
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
-    for router in (each.router for each in (runs, downloads, judge, golden_sets, health, pages)):
+    for router in (each.router for each in (runs, downloads, judge, reviews, golden_sets, health, pages)):
         api.include_router(router)
+    api.include_router(reviews.forms)
     api.add_middleware(Guard)
     for kind in (GateError, HTTPException, RequestValidationError):
         api.add_exception_handler(kind, _answer_error)
@@ -77,7 +78,7 @@ class _Api(FastAPI):
 
 def _schemas() -> dict[str, Any]:
     template = "#/components/schemas/{model}"
-    received = (StartBody, CheckBody, JudgeBody, JudgeSinceBody)
+    received = (StartBody, CheckBody, JudgeBody, JudgeSinceBody, ReviewBody, OverrideBody)
     _, bodies = models_json_schema([(each, "validation") for each in received], ref_template=template)
     problem = TypeAdapter(Problem).json_schema(ref_template=template, mode="serialization")
     return {**bodies["$defs"], **problem.pop("$defs", {}), "Problem": problem}

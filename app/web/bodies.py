@@ -1,9 +1,14 @@
 """What callers send: the bodies of requests, read strictly."""
 
 import asyncio
-from collections.abc import Mapping
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import date
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
 
 from pydantic import (
     AwareDatetime,
@@ -23,10 +28,16 @@ from starlette.requests import Request
 from app.domain.change import Change, ChangeKind
 from app.domain.errors import Fault, InputError
 from app.domain.golden import GoldenTexts
+from app.domain.overrides import OverrideDraft
+from app.domain.review import LONGEST_TEXT, ReviewDraft, Ruling
 from app.gate.start import StartRequest
 from app.web.problems import as_message
 
 LARGEST_BODY = 32 * 1024 * 1024  # bytes
+
+_MOST_FIELDS = 100_000  # of a form; an override names every question that failed
+_ARRAYS = ("answers", "questions", "documents")  # that a field of a form adds to
+_ENTRY = re.compile(r"answers\.[0-9]{1,4}")
 
 
 def _as_list(value: object) -> object:
@@ -35,6 +46,7 @@ def _as_list(value: object) -> object:
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"\S")]
 IndexName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
+Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
 WebAddress = Annotated[str, StringConstraints(max_length=2000, pattern=r"^https?://[^\s/]+\S*$")]
 Kinds = Annotated[
     tuple[Annotated[ChangeKind, Strict(False)], ...],  # noqa: FBT003 — strict otherwise refuses a string
@@ -124,18 +136,99 @@ class JudgeSinceBody(JudgeBody):
     since: Annotated[AwareDatetime, Strict(False)]  # noqa: FBT003 — strict refuses what JSON has: a string
 
 
+class ReviewBody(_Body):
+    """A decision on one question of a run.
+
+    `reason` is required for `acceptable`, `answers` for `label-out-of-date`: the label's new entries, of
+    documents that an observation of the question showed. `expires`: the last day (UTC) on which an
+    acceptance counts. `watch`: what will watch for it after the cut-over.
+    """
+
+    question: Annotated[str, StringConstraints(pattern=r"\S")]
+    decision: Ruling
+    reason: Text | None = None
+    answers: tuple[str | tuple[str, ...], ...] = ()
+    expires: date | None = None
+    watch: Text | None = None
+
+    def draft(self) -> ReviewDraft:
+        return ReviewDraft(
+            question=self.question,
+            decision=self.decision,
+            reason=self.reason,
+            answers=self.answers,
+            expires=self.expires,
+            watch=self.watch,
+        )
+
+
+class OverrideBody(_Body):
+    """An override of a failed run: all questions and documents that its failing reasons name, why they may
+    pass, and what will watch for them after the cut-over.
+    """
+
+    reason: Text
+    questions: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+    watch: Text
+
+    def draft(self) -> OverrideDraft:
+        return OverrideDraft(
+            reason=self.reason, questions=self.questions, documents=self.documents, watch=self.watch
+        )
+
+
 Body = TypeVar("Body", bound=_Body)
 
 
 async def read_body(request: Request, model: type[Body]) -> Body:
     """The request's body. InputError with all that is wrong with it; 413 and 415 as HTTPException."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        # also keeps web pages of others from sending one: a browser asks before it sends JSON elsewhere
-        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send the body as application/json.")
+    # the media type also keeps web pages of others out: a browser asks before it sends JSON elsewhere
+    _expect(request, "application/json")
+    return await asyncio.to_thread(_valid, model, await _limited(request))
+
+
+async def read_form(request: Request, model: type[Body]) -> tuple[Body, str | None]:
+    """The body that a form holds, and its field `back`. Errors as for `read_body`.
+
+    A field may come several times where the body has an array. A blank one is one that was left out. An entry
+    of `answers` with alternatives comes as `answers.1`, several times; `answers.2` is the next entry.
+    """
+    _expect(request, "application/x-www-form-urlencoded")
     data = await _limited(request)
     try:
-        return await asyncio.to_thread(model.model_validate_json, data)
+        pairs = parse_qsl(data.decode("ascii"), max_num_fields=_MOST_FIELDS, errors="strict")
+    except ValueError as error:
+        message = "is no form that can be read"
+        raise InputError([Fault(where="request", message=message)]) from error
+    return await asyncio.to_thread(_from_form, model, pairs)
+
+
+def _from_form(model: type[Body], pairs: Sequence[tuple[str, str]]) -> tuple[Body, str | None]:
+    fields: defaultdict[str, list[str]] = defaultdict(list)
+    for name, value in pairs:
+        if value.strip():
+            fields[name].append(value.replace("\r\n", "\n"))  # browsers make the one of the other
+    back = fields.pop("back", [None])[0]
+    entries = sorted((name for name in fields if _ENTRY.fullmatch(name)), key=lambda name: int(name[8:]))
+    groups: list[str | list[str]] = [each[0] if len(each) == 1 else each for each in map(fields.pop, entries)]
+    members: dict[str, Any] = {
+        name: values if name in _ARRAYS or len(values) > 1 else values[0] for name, values in fields.items()
+    }
+    if groups:
+        members["answers"] = [*groups, *fields.get("answers", ())]
+    return _valid(model, json.dumps(members).encode()), back
+
+
+def _expect(request: Request, wanted: str) -> None:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != wanted:
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Send the body as {wanted}.")
+
+
+def _valid(model: type[Body], data: bytes) -> Body:
+    try:
+        return model.model_validate_json(data)
     except ValidationError as error:
         raise InputError([_fault(each) for each in error.errors(include_url=False)]) from None
 

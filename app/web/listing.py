@@ -1,5 +1,7 @@
 """A page of runs, the newest first, by what a reader looks for."""
 
+from collections import defaultdict
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,6 +12,8 @@ from app.domain.run import Run
 from app.gate.records import RunRecords
 
 LOOKED_AT = 1000  # runs that one page looks at; a page may come out short, with a cursor to go on
+TREND_LOOKED_AT = 200  # runs that the trends look at
+TREND_RUNS = 30  # of each set, the newest
 
 
 class Wanted(BaseModel):
@@ -50,3 +54,25 @@ async def page(records: RunRecords, wanted: Wanted) -> RunPage:
         if wanted.takes(run):
             found.append(run)
     return RunPage(runs=tuple(found), next=None)
+
+
+async def trends(records: RunRecords) -> dict[str, list[Run]]:
+    """The last judged runs of each golden set, the oldest first; sets by their newest run. Noise studies
+    say nothing of a set and are left out.
+    """
+    found: defaultdict[str, list[Run]] = defaultdict(list)
+    async for run in _newest(records):
+        runs = found[run.golden_set.name]
+        if len(runs) < TREND_RUNS:
+            runs.insert(0, run)
+    return dict(found)
+
+
+async def _newest(records: RunRecords) -> AsyncIterator[Run]:
+    looked = 0
+    async for run in records.newest_first():
+        if looked == TREND_LOOKED_AT:
+            return
+        looked += 1
+        if run.verdict is not None and not run.noise_study:
+            yield run

@@ -90,7 +90,11 @@ def test_s20_the_context_boundary(gate: Gate) -> None:
             for each in record["questions"]
         } == BOUNDARY
     (lost,) = records[0]["lost"]
-    assert (lost["baseline_rank"], lost["candidate_rank"], lost["cause"]) == (5, 6, "ranked-out")
+    assert (lost["baseline_rank"], lost["candidate_rank"], lost["cause"]) == (
+        5,
+        6,
+        "crowded-out",
+    )  # by "x" alone
 
 
 def test_s20_a_context_that_cannot_be_is_refused(gate: Gate) -> None:

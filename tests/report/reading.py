@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-_VOID = frozenset({"meta", "br"})
-_INLINE = frozenset({"span", "code", "strong", "bdi", "a", "summary"})
+_VOID = frozenset({"meta", "br", "input", "path", "rect", "circle"})
+_INLINE = frozenset({"span", "code", "strong", "bdi", "a", "summary", "mark"})
 
 
 class Page(HTMLParser):
@@ -40,6 +40,9 @@ class Page(HTMLParser):
         elif tag == "section":
             self._sections.append(values.get("aria-labelledby") or (self._sections or [""])[-1])
 
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
     def handle_endtag(self, tag: str) -> None:
         assert self._open.pop() == tag, f"</{tag}> closes another element"
         if tag not in _INLINE:
@@ -48,7 +51,7 @@ class Page(HTMLParser):
             self._sections.pop()
 
     def handle_data(self, data: str) -> None:
-        if self._open and self._open[-1] == "style":
+        if self._open and self._open[-1] in ("style", "script"):
             return
         self.pieces.append(data)
         self._handle_cell(data)

@@ -4,14 +4,18 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from jinja2 import StrictUndefined, UndefinedError
 
 from app.domain.outcome import Observed
+from app.domain.overrides import Override
 from app.domain.query import Queries, QuerySettings
-from app.report import html as page_module
-from app.report.html import CONTENT_SECURITY_POLICY, WITH_CONTEXTS, html
+from app.domain.review import Review, Ruling, Standing
+from app.report.decisions import Decisions
+from app.report.html import WITH_CONTEXTS, html
+from app.report.sheet import FILE_POLICY, SERVICE_POLICY, TEMPLATES
 from tests import examples
 from tests.examples import Example
 from tests.report.reading import Page
@@ -27,10 +31,11 @@ def page(example: Example) -> Page:
 
 
 @pytest.mark.parametrize("example", EVERY)
-def test_is_well_formed_and_has_no_script_and_no_reference(example: Example) -> None:
+def test_is_well_formed_with_one_script_of_ours_and_no_reference(example: Example) -> None:
     found = page(example)
     tags = {tag for tag, _ in found.elements}
-    assert tags.isdisjoint({"script", "img", "link", "iframe", "object", "form", "base", "svg", "video"})
+    assert tags.isdisjoint({"img", "link", "iframe", "object", "base", "video", "use", "image"})
+    assert found.count("script") == 1
     for tag, values in found.elements:
         assert not [name for name in values if name.startswith("on") or name in ("src", "style", "action")]
         if "href" in values:
@@ -47,22 +52,26 @@ def test_every_jump_has_its_target(example: Example) -> None:
     assert targets <= set(ids)
 
 
-def test_the_policy_allows_the_page_its_own_style_only() -> None:
+def test_the_policy_allows_the_file_its_own_style_and_script_only() -> None:
     text = source(examples.failing())
-    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
-    assert style is not None
-    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    inside = {}
+    for name in ("style", "script"):
+        found = re.search(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
+        assert found is not None
+        inside[name] = base64.b64encode(hashlib.sha256(found[1].encode()).digest()).decode()
+        assert "url(" not in found[1]
+        assert "@import" not in found[1]
     assert (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    ) == CONTENT_SECURITY_POLICY
+        f"default-src 'none'; style-src 'sha256-{inside['style']}'; script-src 'sha256-{inside['script']}'; "
+        "base-uri 'none'; form-action 'none'"
+    ) == FILE_POLICY
     policies = [
         values["content"]
         for _, values in Page(text).elements
         if values.get("http-equiv") == "Content-Security-Policy"
     ]
-    assert policies == [CONTENT_SECURITY_POLICY]
-    assert "url(" not in style[1]
-    assert "@import" not in style[1]
+    assert policies == [FILE_POLICY]
+    assert "unsafe" not in FILE_POLICY + SERVICE_POLICY
 
 
 @pytest.mark.parametrize("example", EVERY)
@@ -178,7 +187,7 @@ def test_text_from_outside_stays_text() -> None:
 
 
 def test_a_missing_name_in_a_template_is_a_fault_and_escaping_is_on() -> None:
-    environment = page_module._TEMPLATES
+    environment = TEMPLATES
     assert environment.autoescape is True
     assert environment.undefined is StrictUndefined
     assert environment.from_string("{{ text }}").render(text="<\u202e>") == r"&lt;\u202e&gt;"
@@ -241,3 +250,44 @@ def test_require_all_shows_where_every_document_went() -> None:
     lost = page(examples.example(run, [both])).section("lost")
     assert "Expected form (rank 1 → 1) and a or b (rank 2 → 6)" in lost
     assert "2, 2 → 6, 6" in lost
+
+
+# decisions -------------------------------------------------------------------------------------------------
+
+
+def test_the_file_shows_what_was_decided_and_that_the_run_is_waived() -> None:
+    found = examples.failing()
+    taken = Review(
+        question="visa-letter",
+        decision=Ruling.ACCEPTABLE,
+        reason="<b>rare</b>",
+        expires=date(2026, 12, 31),
+        watch="weekly look",
+        id="1",
+        run=found.run.id,
+        by="ann",
+        at=examples.STARTED,
+    )
+    former = replace(taken, question="expense-limit", run="earlier", expires=date(2026, 1, 1), by=None)
+    waived = Override(
+        reason="shown on Monday", watch="help desk", id="2", run=found.run.id, by="bob", at=examples.STARTED
+    )
+    decisions = Decisions(
+        reviews=(taken,),
+        standing={"visa-letter": Standing(review=taken, expired=False)},
+        carried={"expense-limit": (Standing(review=former, expired=True),)},
+        overrides=(waived,),
+        waived=waived,
+    )
+    read = Page("".join(html(found.run, found.results, decisions)))
+    assert "FAIL WAIVED" in read.text
+    assert "Waived by: bob, 2026-11-30 09:00 UTC" in read.text
+    lost = read.section("lost")
+    assert "1 of 4 decided." in lost
+    assert "Decided: acceptable · ann, 2026-11-30 09:00 UTC" in lost
+    assert "Reason <b>rare</b> Until 2026-12-31 Watched by weekly look" in lost
+    assert (
+        "Decided in an earlier run: acceptable expired: does not count · somebody who was not signed in"
+        in lost
+    )
+    assert "Your decision" not in read.text

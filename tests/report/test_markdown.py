@@ -84,7 +84,7 @@ def test_tells_what_was_compared() -> None:
 @pytest.mark.parametrize(
     ("example", "owner", "pipeline"),
     [
-        (examples.failing(), "Read each lost question below.", "Do not switch."),
+        (examples.failing(), "Decide each lost question below.", "Do not switch."),
         (examples.unmeasured(), "Nothing to decide", "Do not switch: nothing was proven."),
         (examples.unlabelled_only(), "Correct the golden set", "Do not switch: nothing was proven."),
         (examples.stale_critical(), "Correct the golden set", "Do not switch: nothing was proven."),

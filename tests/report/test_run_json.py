@@ -54,6 +54,20 @@ def test_names_are_the_contracts() -> None:
         "baseline_rank": 1,
         "candidate_rank": None,
         "cause": "document-missing",
+        "also": [],
+        "evidence": {
+            "documents": ["visa-letters"],
+            "rank_before": 1,
+            "rank_after": None,
+            "context_size": 5,
+            "candidates": 50,
+            "returned": 10,
+            "rank_by_score": None,
+            "cut_off": None,
+            "crowd": None,
+            "twin": None,
+            "quote": None,
+        },
     }
     assert found["counts"]["evaluated"] == 11
     assert found["created_at"] == "2026-11-30T09:00:00Z"
@@ -71,6 +85,7 @@ def test_names_are_the_contracts() -> None:
         "title": "Leave policy",
         "text": "Employees may carry over five days of annual leave. They lapse on 31 March.",
         "text_sha256": None,
+        "holds": None,
     }
 
 

@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
+from time import perf_counter
 
 import pytest
 
@@ -10,8 +11,10 @@ from app.domain.decision import decide, decided, results
 from app.domain.observation import Hit, Observation
 from app.domain.outcome import Observed, QuestionResult
 from app.domain.run import Run
-from app.report.html import html
+from app.report.decisions import Decisions
+from app.report.html import first_page, html, list_page
 from app.report.junit import junit
+from app.report.lists import Filter, Lists
 from app.report.markdown import markdown
 from app.report.run_json import json_chunks
 from tests import examples
@@ -63,6 +66,31 @@ def test_the_page_holds_what_it_shows(run: Run) -> None:
     size, held = peak(lambda found: sum(len(piece) for piece in html(run, found)), run)
     assert size < 6_000_000
     assert held < 20_000_000 < EVIDENCE
+
+
+def test_the_file_has_every_question_and_the_passages_of_the_first_200_lost(run: Run) -> None:
+    text = "".join(html(run, results(questions(), run.query)))
+    assert text.count('<article class="card"') == LOST
+    assert text.count('<div class="sides">') == 200
+    assert text.count("<tr id=") == QUESTIONS - LOST
+
+
+def test_the_served_page_is_small_and_quick(run: Run) -> None:
+    lists = Lists.of(run, results(questions(), run.query))
+    start = perf_counter()
+    text = first_page(run, lists, Decisions(), Filter())
+    assert perf_counter() - start < 1
+    assert len(text.encode()) < 2_000_000
+    assert text.count('<article class="card"') == 50
+    for number in range(1, 7):
+        page = list_page(run, lists, Decisions(), Filter(), name="lost", number=number)
+        assert page is not None
+        assert len(page.encode()) < 2_000_000
+        assert page.count('<article class="card"') == 50
+    assert list_page(run, lists, Decisions(), Filter(), name="lost", number=7) is None
+    last = list_page(run, lists, Decisions(), Filter(), name="unchanged", number=24)
+    assert last is not None
+    assert last.count("<tr id=") == 100  # 4,700 = 23 x 200 + 100
 
 
 def test_the_page_comes_in_pieces(run: Run) -> None:

@@ -76,9 +76,9 @@ async def test_an_unexpected_error_is_logged_and_not_told(
 async def test_every_answer_carries_the_careful_headers(client: httpx.AsyncClient, path: str) -> None:
     headers = (await client.get(path)).headers
     policy = headers["content-security-policy"]
+    assert "unsafe" not in policy
     for rule in (
         "default-src 'none'",
-        "style-src 'unsafe-inline'",
         "frame-ancestors 'none'",
         "form-action 'self'",
     ):
@@ -122,6 +122,12 @@ def test_the_openapi_document_names_the_calls_of_the_contract() -> None:
         "GET /v1/runs/{run_id}/report.html",
         "GET /v1/runs/{run_id}/report.md",
         "GET /v1/runs/{run_id}/junit.xml",
+        "POST /v1/runs/{run_id}/reviews",
+        "GET /v1/runs/{run_id}/reviews",
+        "POST /v1/runs/{run_id}/overrides",
+        "GET /v1/runs/{run_id}/overrides",
+        "GET /v1/runs/{run_id}/golden.jsonl",
+        "GET /v1/runs/{run_id}/golden.patch",
         "POST /v1/golden-sets/check",
         "GET /healthz",
         "GET /readyz",

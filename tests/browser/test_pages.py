@@ -1,0 +1,293 @@
+"""The pages as people use them: by keyboard, on a phone, without scripts, with hostile texts."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Dialog, Page, expect
+
+from app.report.html import html
+from app.report.sheet import SERVICE_POLICY
+from tests import examples
+from tests.browser.served import Served
+from tests.examples import Example
+from tests.web.served import body
+
+Open = Callable[..., Page]
+EXAMPLES = {
+    "failing": examples.failing(),
+    "hostile": examples.hostile(),
+    "measured": examples.measured(),
+    "passing": examples.passing(),
+    "unmeasured": examples.unmeasured(),
+    "without-passages": examples.without_passages(),
+}
+PAGES = ("failing", "hostile", "measured", "passing", "unmeasured", "runs", "list", "file", "hostile-file")
+
+
+@pytest.fixture(scope="module")
+def address(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """From the name of a page to its address."""
+    folder = tmp_path_factory.mktemp("files")
+    found = {name: served.keep(name, example) for name, example in EXAMPLES.items()}
+    found["runs"] = f"{served.url}/"
+    found["list"] = f"{found['failing']}/lost"
+    for name, example in (("file", "failing"), ("hostile-file", "hostile")):
+        found[name] = _file(folder / f"{name}.html", EXAMPLES[example])
+    return found.__getitem__
+
+
+def _file(path: Path, example: Example) -> str:
+    path.write_bytes("".join(html(example.run, example.results)).encode("utf-8"))
+    return path.as_uri()
+
+
+def _of_set(name: str, example: Example) -> Example:
+    """The example of a set of its own, so that no decision of another test is carried forward to it."""
+    return replace(example, run=replace(example.run, golden_set=replace(example.run.golden_set, name=name)))
+
+
+# by keyboard -----------------------------------------------------------------------------------------------
+
+
+def tab_to(page: Page, selector: str, *, most: int = 60) -> None:
+    """Press Tab until what the selector names has the focus."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"not reached by keyboard: {selector}")
+
+
+def decide(page: Page, decision: str, reason: str = "") -> None:
+    """Make a decision in the form that follows the focus."""
+    tab_to(page, "input[name=decision]")
+    page.keyboard.press("Space")
+    if decision == "label-out-of-date":
+        page.keyboard.press("ArrowDown")
+        tab_to(page, "input[name=answers]")
+        page.keyboard.press("Space")
+    if decision == "acceptable":
+        page.keyboard.press("ArrowUp")
+        tab_to(page, "textarea")
+        page.keyboard.type(reason)
+    tab_to(page, "button.main")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+
+
+def test_a_failing_run_is_reviewed_and_overridden_by_keyboard_alone(served: Served, look: Open) -> None:
+    page = look(served.keep("by-keyboard", _of_set("keyboard", examples.failing())))
+    for number, (name, decision) in enumerate(
+        (
+            ("leave-carry-over", "label-out-of-date"),
+            ("parental-pay", "acceptable"),
+            ("expense-limit", "real-loss"),
+            ("visa-letter", "acceptable"),
+        ),
+        start=1,
+    ):
+        for _ in range(number):
+            page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.id") == f"q-{name}"
+        decide(page, decision, reason=f"reason {number}")
+        expect(page.get_by_text(f"{number} of 4 decided.")).to_be_visible()
+        assert page.url.endswith(f"/runs/by-keyboard#q-{name}")
+        page.goto(page.url.partition("#")[0])
+    for name in ("badge-colour", "handbook"):  # noisy, stale
+        page.locator(f"#q-{name}").scroll_into_view_if_needed()
+        tab_to(page, f"#q-{name} summary", most=200)
+        page.keyboard.press("Enter")
+        decide(page, "real-loss")
+        expect(page.locator(f"#q-{name}")).to_contain_text("Decided: real loss")
+        page.goto(page.url.partition("#")[0])
+    tab_to(page, "section[aria-labelledby=override] summary", most=200)
+    page.keyboard.press("Enter")
+    for _ in range(4):  # all questions that fail the run
+        tab_to(page, "input[name=questions]")
+        page.keyboard.press("Space")
+    tab_to(page, "textarea[name=reason]")
+    page.keyboard.type("we can bear these")
+    tab_to(page, "input[name=watch]")
+    page.keyboard.type("the help desk")
+    tab_to(page, "button.main")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    expect(page.locator(".verdict")).to_have_text("FAIL WAIVED")
+    expect(page.locator(".banner")).to_contain_text("we can bear these")
+
+
+def test_keys_step_through_lost_questions_and_reach_the_filter(
+    look: Open, address: Callable[[str], str]
+) -> None:
+    for name in ("failing", "file"):
+        page = look(address(name))
+        seen = []
+        for key in ("j", "j", "k", "k", "j", "j", "j", "j", "j"):
+            page.keyboard.press(key)
+            seen.append(page.evaluate("document.activeElement.id"))
+        first, second, third, last = "leave-carry-over", "parental-pay", "expense-limit", "visa-letter"
+        expected = [first, second, first, first, second, third, last, last, last]
+        assert seen == [f"q-{each}" for each in expected]
+        page.keyboard.press("/")
+        page.keyboard.type("jk/")
+        expect(page.locator("#filter-text")).to_have_value("jk/")
+
+
+def test_the_file_filters_itself(look: Open, address: Callable[[str], str]) -> None:
+    page = look(address("file"))
+    cards = page.locator("article.card:visible")
+    expect(cards).to_have_count(4)
+    page.get_by_role("combobox", name="Slice").select_option(label="lookup")
+    expect(cards).to_have_count(3)
+    page.get_by_role("combobox", name="Cause").select_option(label="document-missing")
+    expect(cards).to_have_count(1)
+    expect(cards).to_contain_text("Who issues a visa letter?")
+    page.get_by_role("button", name="Show all").click()
+    expect(cards).to_have_count(4)
+    page.get_by_label("Words").fill("AFTER the first YEAR")
+    expect(cards).to_have_count(1)
+
+
+# for everybody ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing_serious(
+    look: Open, address: Callable[[str], str], axe: str, name: str, scheme: str
+) -> None:
+    page = look(address(name), bypass_csp=True, color_scheme=scheme)
+    for fold in page.locator("details").all():
+        fold.evaluate("fold => { fold.open = true }")
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert [
+        (each["id"], each["nodes"][0]["html"][:200], each["nodes"][0]["failureSummary"])
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ] == []
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_is_wider_than_the_window(
+    look: Open, address: Callable[[str], str], name: str, width: int
+) -> None:
+    page = look(address(name), width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for fold in page.locator("details").all():
+        fold.evaluate("fold => { fold.open = true }")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_dark_and_light_differ_and_print_is_light(look: Open, address: Callable[[str], str]) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark = look(address("failing"), color_scheme="dark")
+    light = look(address("failing"), color_scheme="light")
+    assert dark.evaluate(background) != light.evaluate(background)
+    dark.emulate_media(media="print")
+    assert dark.evaluate(background) == "rgb(255, 255, 255)"
+    assert not dark.locator("form").first.is_visible()
+
+
+def test_all_of_it_works_without_scripts(served: Served, look: Open) -> None:
+    page = look(
+        served.keep("no-scripts", _of_set("no-scripts", examples.failing())), java_script_enabled=False
+    )
+    expect(page.locator("article.card")).to_have_count(4)
+    page.get_by_role("combobox", name="Slice").select_option("lookup")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("article.card")).to_have_count(3)
+    card = page.locator("#q-visa-letter")
+    card.get_by_label("Real loss").check()
+    card.get_by_role("button", name="Keep this decision").click()
+    expect(page.locator("#q-visa-letter")).to_contain_text("Decided: real loss")
+    assert "slice=lookup" in page.url
+    page.get_by_role("link", name="Show all").click()
+    expect(page.get_by_text("1 of 4 decided.")).to_be_visible()
+    page.goto(f"{served.url}/runs/no-scripts/unchanged")
+    expect(page.get_by_text("What is the number of the IT hotline?")).to_be_visible()
+
+
+def test_a_point_of_the_picture_leads_to_its_question(look: Open, address: Callable[[str], str]) -> None:
+    for name in ("failing", "file"):
+        page = look(address(name))
+        page.locator("svg.ranks a[aria-label^='visa-letter']").click()
+        assert page.url.endswith("#q-visa-letter")
+        expect(page.locator("#q-visa-letter")).to_be_in_viewport()
+
+
+def test_progress_is_live_until_the_report_is_there(served: Served, look: Open) -> None:
+    search = served.service.search
+    search.hold()
+    run = httpx.post(f"{served.url}/v1/runs", json=body()).json()["id"]
+    page = look(f"{served.url}/runs/{run}")
+    expect(page.locator("[data-told]")).to_contain_text("bservation")
+    served.loop.call_soon_threadsafe(search.release)
+    expect(page.locator(".verdict")).to_have_text("PASS")
+
+
+# whatever the texts hold -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("name", ["hostile", "hostile-file", "runs"])
+def test_hostile_texts_run_nothing_and_ask_for_nothing(
+    look: Open, address: Callable[[str], str], name: str, *, scripts: bool
+) -> None:
+    page = look("about:blank", java_script_enabled=scripts)
+    asked: list[str] = []
+    said: list[str] = []
+
+    def seen(url: str) -> None:
+        asked.append(url)
+
+    def refused(dialog: Dialog) -> None:
+        said.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("request", lambda request: seen(request.url))
+    page.on("dialog", refused)
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(address(name))
+    for fold in page.locator("details > summary").all():
+        fold.click()
+    time.sleep(0.2)
+    assert said == []
+    assert asked == [address(name)]
+    for link in page.locator("a").all():
+        href = link.get_attribute("href") or ""
+        assert href.startswith(("#", "/")), href
+        assert not href.startswith("//")
+    assert page.locator("img, iframe, object, embed, link, base").count() == 0
+
+
+def test_the_policy_is_strict_and_a_foreign_script_does_not_run(
+    served: Served, look: Open, address: Callable[[str], str]
+) -> None:
+    assert "unsafe" not in SERVICE_POLICY
+    for path in ("/", "/runs/failing", "/runs/failing/lost", "/runs/nothing", "/v1/runs/failing/report.html"):
+        answer = httpx.get(f"{served.url}{path}", headers={"accept": "text/html"})
+        assert answer.headers["content-security-policy"] == SERVICE_POLICY
+    for name in ("failing", "file"):
+        page = look(address(name))
+        page.evaluate(
+            "() => { const each = document.createElement('script'); each.textContent = 'window.ran = 1';"
+            " document.body.append(each); const image = document.createElement('img');"
+            " image.setAttribute('onerror', 'window.ran = 2'); image.src = 'http://127.0.0.1:9/x.png';"
+            " document.body.append(image); }"
+        )
+        time.sleep(0.2)
+        assert page.evaluate("window.ran") is None
+
+
+def test_without_evidence_text_no_passage_appears(look: Open, address: Callable[[str], str]) -> None:
+    page = look(address("without-passages"))
+    text = page.locator("body").inner_text()
+    assert not [passage for passage in examples.PASSAGES.values() if passage in text]
+    assert "Passage not kept (evidence_text = false)" in text
