@@ -159,7 +159,8 @@ def read_back(gate: Gate, folder: Path) -> None:
     assert "\\u000b" in str(lost.get("name")) + str(lost.get("message")) + "".join(lost.itertext())
     page = Page((folder / "report.html").read_text(encoding="utf-8"))
     assert "\\u000b\\u001b[31m b ]]> \\uffff & <c>" in page.text
-    assert page.count("script") == page.count("c") == page.count("i") == 0
+    assert page.count("script") == 1  # our own, which the policy names by its hash
+    assert page.count("c") == page.count("i") == 0
     assert "##vso[" not in (folder / "report.md").read_text(encoding="utf-8")
 
 
