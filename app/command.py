@@ -47,6 +47,7 @@ from app.report.markdown import markdown
 from app.report.run_json import json_chunks
 from app.report.terminal import last_line, terminal
 from app.settings import Settings, service_address, serving_faults
+from app.web.decisions import decisions_of
 
 if TYPE_CHECKING:
     import uvicorn
@@ -396,7 +397,8 @@ class Here:
             case "run.json":
                 return json_chunks(run, evidence)
             case "report.html":
-                return (piece.encode() for piece in html(run, evidence))
+                decisions = await decisions_of(self.opened, run)
+                return (piece.encode() for piece in html(run, evidence, decisions))
             case "report.md":
                 return [markdown(run, evidence).encode()]
             case "junit.xml":

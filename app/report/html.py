@@ -15,6 +15,7 @@ from app.domain.check import Level
 from app.domain.outcome import Outcome, QuestionResult
 from app.domain.overrides import ToName, never, to_name
 from app.domain.reasons import Verdict
+from app.domain.review import Ruling
 from app.domain.run import Run
 from app.domain.wording import sentence, short
 from app.report.decisions import Decisions, signed
@@ -44,6 +45,7 @@ ROWS_FIRST = 50  # of them on the report's first page
 _BUFFERED = 20  # pieces of the template joined into one
 _TONES = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.ERROR: "error", None: "open"}
 _DOWNLOADS = ("report.html", "report.md", "junit.xml", "run.json")
+_LABEL_FIXES = ("golden.jsonl", "golden.patch")  # the set corrected by decisions, and the change alone
 
 TITLES = {
     "forbidden": "Forbidden documents shown",
@@ -177,7 +179,12 @@ class View:
     @property
     def downloads(self) -> tuple[tuple[str, str], ...]:
         """Names and addresses of the run's documents."""
-        return tuple((name, f"/v1{self.base}/{name}") for name in _DOWNLOADS) if self.served else ()
+        fixes = any(
+            each.counts and each.review.decision is Ruling.LABEL_OUT_OF_DATE
+            for each in self.decisions.standing.values()
+        )
+        names = (*_DOWNLOADS, *(_LABEL_FIXES if fixes else ()))
+        return tuple((name, f"/v1{self.base}/{name}") for name in names) if self.served else ()
 
     # decisions
 

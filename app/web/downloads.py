@@ -13,10 +13,12 @@ from app.domain.decision import results
 from app.domain.outcome import QuestionResult
 from app.domain.run import Run, State
 from app.gate.opened import OpenGate
+from app.report.decisions import Decisions
 from app.report.html import html
 from app.report.junit import junit
 from app.report.markdown import markdown
 from app.report.run_json import json_chunks
+from app.web.decisions import decisions_of
 from app.web.opened import Gate
 from app.web.problems import declared
 from app.web.runs import RETRY_AFTER, RunId
@@ -54,8 +56,14 @@ async def run_record(run_id: RunId, gate: Gate) -> Response:
     responses={200: {"description": "The report", "content": {"text/html": {}}}, **_PROBLEMS},
 )
 async def report_html(run_id: RunId, gate: Gate) -> Response:
-    """The report as one HTML file."""
-    return await page_of(gate, run_id)
+    """The report as one HTML file, with what was decided so far."""
+    run, _ = await gate.records.read(run_id)
+    decisions = await decisions_of(gate, run) if run.state is State.DONE else None
+
+    def draw(run: Run, questions: Iterable[QuestionResult]) -> Iterator[bytes]:
+        return (text.encode() for text in html(run, questions, decisions or Decisions()))
+
+    return await drawn(gate, run_id, draw, "text/html; charset=utf-8")
 
 
 @router.get(
@@ -76,11 +84,6 @@ async def report_markdown(run_id: RunId, gate: Gate) -> Response:
 async def report_junit(run_id: RunId, gate: Gate) -> Response:
     """The report as JUnit test results, for a build."""
     return await drawn(gate, run_id, _junit, "application/xml")
-
-
-async def page_of(gate: OpenGate, run_id: str) -> Response:
-    """The report of a run that is done, for a browser."""
-    return await drawn(gate, run_id, _html, "text/html; charset=utf-8")
 
 
 async def drawn(gate: OpenGate, run_id: str, draw: Draw, media_type: str) -> Response:
@@ -115,11 +118,6 @@ def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
             piece.clear()
     if piece:
         yield bytes(piece)
-
-
-def _html(run: Run, questions: Iterable[QuestionResult]) -> Iterator[bytes]:
-    for text in html(run, questions):  # called only when the first piece is drawn, in its thread
-        yield text.encode()
 
 
 def _markdown(run: Run, questions: Iterable[QuestionResult]) -> Iterator[bytes]:

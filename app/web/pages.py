@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -24,7 +24,7 @@ from app.domain.reasons import Verdict
 from app.domain.review import reviewable
 from app.domain.run import Run, State
 from app.gate.opened import OpenGate
-from app.gate.reviews import review_view, waivers
+from app.gate.reviews import waivers
 from app.report.decisions import Decisions
 from app.report.escaping import visible
 from app.report.html import TITLES, first_page, list_page, place_of
@@ -32,6 +32,7 @@ from app.report.lists import Filter, Lists
 from app.report.pictures import TREND_HIGH, TREND_LINE, Past, Trend, trend
 from app.report.sheet import SCRIPT, STYLE
 from app.web import progress
+from app.web.decisions import decisions_of
 from app.web.listing import Wanted, page, trends
 from app.web.opened import Gate
 from app.web.problems import Refusal
@@ -221,19 +222,6 @@ async def _done(gate: OpenGate, run_id: str) -> Run:
         detail = f"The run is {run.state}: its questions are there when it is done."
         raise HTTPException(HTTPStatus.CONFLICT, detail, headers={"Retry-After": RETRY_AFTER})
     return run
-
-
-async def decisions_of(gate: OpenGate, run: Run, questions: Iterable[Question] | None = None) -> Decisions:
-    """What was decided on a run, as of today. `questions` as for `review_view`."""
-    today = gate.execution.now().astimezone(UTC).date()
-    view = await review_view(gate, run.id, today, questions)
-    return Decisions(
-        reviews=view.reviews,
-        standing=view.standing,
-        carried=view.carried,
-        overrides=view.overrides,
-        waived=view.waived,
-    )
 
 
 def wants_page(request: Request) -> bool:

@@ -75,6 +75,22 @@ async def test_the_run_stays_as_it_is(client: httpx.AsyncClient, run: str) -> No
     assert (await client.get(f"/v1/runs/{run}")).json() == before
 
 
+async def test_the_file_shows_what_was_decided(client: httpx.AsyncClient, run: str) -> None:
+    assert "WAIVED" not in (await client.get(f"/v1/runs/{run}/report.html")).text
+    await reviewed(client, run, decision="acceptable", reason="bearable until spring")
+    await overridden(client, run, reason="the owner agrees")
+    shown = (await client.get(f"/v1/runs/{run}/report.html")).text
+    for text in ("bearable until spring", "WAIVED", "the owner agrees"):
+        assert text in shown
+
+
+async def test_the_page_links_label_fixes_where_there_are_some(client: httpx.AsyncClient, run: str) -> None:
+    fixes = f"/v1/runs/{run}/golden.patch"
+    assert fixes not in (await client.get(f"/runs/{run}", headers=BROWSER)).text
+    await reviewed(client, run, decision="label-out-of-date", answers=["new-a"])
+    assert fixes in (await client.get(f"/runs/{run}", headers=BROWSER)).text
+
+
 async def test_a_later_run_shows_the_earlier_decision(client: httpx.AsyncClient, run: str) -> None:
     kept = (await reviewed(client, run, decision="acceptable", reason="bearable")).json()
     again = (await done(client))["id"]

@@ -1,0 +1,23 @@
+"""What was decided on a run, as its pages and its file show it."""
+
+from collections.abc import Iterable
+from datetime import UTC
+
+from app.domain.golden import Question
+from app.domain.run import Run
+from app.gate.opened import OpenGate
+from app.gate.reviews import review_view
+from app.report.decisions import Decisions
+
+
+async def decisions_of(gate: OpenGate, run: Run, questions: Iterable[Question] | None = None) -> Decisions:
+    """What was decided on a run, as of today. `questions` as for `review_view`."""
+    today = gate.execution.now().astimezone(UTC).date()
+    view = await review_view(gate, run.id, today, questions)
+    return Decisions(
+        reviews=view.reviews,
+        standing=view.standing,
+        carried=view.carried,
+        overrides=view.overrides,
+        waived=view.waived,
+    )
