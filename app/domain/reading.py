@@ -31,14 +31,14 @@ T = TypeVar("T", Question, QuerySettings, Policy)
 
 
 def decoded(data: bytes, where: str) -> str:
-    """The file's text. UTF-8 only; a UTF-8 BOM is tolerated.
+    """The file's text as it is, its BOM too if it has one. UTF-8 only.
 
     Raises InputError that names the encoding where it can be told.
     """
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in data[:64]:
         raise InputError([Fault(where=where, message="is UTF-16, not UTF-8: save it as UTF-8")])
     try:
-        return data.decode("utf-8-sig")
+        return data.decode()
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         message = f"is not UTF-8 (byte 0x{data[error.start]:02x}): save it as UTF-8"
