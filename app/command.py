@@ -536,7 +536,6 @@ def judge_command(run_id: str | None, policy: Path, since: datetime | None, sett
 async def _judge(
     run_id: str | None, changes: Mapping[str, Any], since: datetime | None, settings: Settings
 ) -> int:
-    worst = 0
     async with open_records(settings) as records:
         if run_id is not None:
             run = await judged(records, run_id, changes)
@@ -544,12 +543,15 @@ async def _judge(
             sys.stdout.write(f"{last_line(run)}\n")
             return _status(run)
         day = (since or datetime(1, 1, 1, tzinfo=UTC)).replace(tzinfo=UTC)
+        found = []
         async for before, after in judged_since(records, day, changes):
             now = after.verdict.value if after.verdict else "no verdict"
             was = "" if before.verdict is after.verdict else f" (was {before.verdict})"
             sys.stdout.write(f"{before.id}  {now}{was}  {visible(after.headline or '')}\n")
-            worst = max(worst, _status(after))
-    return worst
+            found.append(_status(after))
+    if not found:  # nothing judged is no PASS
+        raise GateError(f"no run that is done was started since {day:%Y-%m-%d}: there is nothing to judge")
+    return max(found)
 
 
 def _bytes(path: Path) -> bytes:

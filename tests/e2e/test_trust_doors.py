@@ -123,11 +123,12 @@ def test_kept_runs_are_judged_by_another_policy(gate: Gate) -> None:
     sent = len(gate.search.requests)
     kept = {path: path.read_bytes() for path in gate.runs.rglob("*") if path.is_file()}
     today = datetime.now(UTC).date()
-    same, loose, since, wrong = gate.together(
+    same, loose, since, wrong, none = gate.together(
         ("judge", hr, "--policy", "same.toml"),
         ("judge", hr, "--policy", "loose.toml"),
         ("judge", "--since", str(today - timedelta(days=1)), "--policy", "loose.toml"),
         ("judge", hr, "--policy", "wrong.toml"),
+        ("judge", "--since", str(today + timedelta(days=2)), "--policy", "loose.toml"),
     )
     assert same.status == 1
     assert same.last_line == next(line for line in ended.out.splitlines() if line.startswith("FAIL: "))
@@ -139,6 +140,7 @@ def test_kept_runs_are_judged_by_another_policy(gate: Gate) -> None:
     assert listed[1][1:] == ["PASS", "(was", "FAIL)"]
     assert "(was" not in since.out.splitlines()[0]
     wrong.refused("wrong.toml", "max_net_los")
+    none.refused("nothing to judge")
     assert len(gate.search.requests) == sent, "without a query"
     assert {path: path.read_bytes() for path in gate.runs.rglob("*") if path.is_file()} == kept
 
