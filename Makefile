@@ -22,8 +22,9 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench
 
 lock: $(READY) ## pin what pyproject.toml asks for, with hashes and without index addresses
-	$(BIN)/uv pip compile pyproject.toml $(LOCKING) --output-file requirements/run.txt
-	$(BIN)/uv pip compile pyproject.toml --group dev --group local --constraint requirements/run.txt $(LOCKING) --output-file requirements/dev.txt
+	$(BIN)/uv pip compile pyproject.toml --extra monitor $(LOCKING) --output-file requirements/monitor.txt
+	$(BIN)/uv pip compile pyproject.toml --constraint requirements/monitor.txt $(LOCKING) --output-file requirements/run.txt
+	$(BIN)/uv pip compile pyproject.toml --extra monitor --group dev --group local --constraint requirements/monitor.txt $(LOCKING) --output-file requirements/dev.txt
 
 LOCKING := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
 
