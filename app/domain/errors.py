@@ -4,6 +4,10 @@ GateError
 ├── InputError     what was asked for is not usable; carries every fault found
 ├── NotFoundError  no such run, golden set or document
 ├── ConflictError  somebody else got there first (create-once, etag, idempotency key, journal position)
+│   ├── LiveMovedError   the live index is not the one that was read; nothing was written
+│   └── LiveLockedError  the key that names it is locked
+├── LiveError      the place that names the live index cannot be read or written now
+│   └── LiveUncertainError  a write was sent, and whether it took effect could not be found out
 ├── StorageError   runs cannot be read or written now
 ├── QueryError     one observation could not be made; the run goes on
 └── BrokenError    the run cannot go on: the reason code says what is broken
@@ -44,6 +48,26 @@ class NotFoundError(GateError):
 
 class ConflictError(GateError):
     """The thing changed, or exists already; nothing was written."""
+
+
+class LiveMovedError(ConflictError):
+    """The live index was changed in between; `current` is what it is now, None where nothing is named."""
+
+    def __init__(self, message: str, *, current: str | None) -> None:
+        self.current = current
+        super().__init__(message)
+
+
+class LiveLockedError(ConflictError):
+    """Somebody locked the key that names the live index."""
+
+
+class LiveError(GateError):
+    """The place that names the live index does not answer, refuses, or holds what is no index name."""
+
+
+class LiveUncertainError(LiveError):
+    """A write was sent and its answer lost, and reading afterwards failed as well: either may be true."""
 
 
 class StorageError(GateError):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from app.domain.index import Definition, Fields
@@ -170,4 +171,55 @@ class DocumentStore(Protocol):
 
     def names(self, prefix: str) -> AsyncIterator[str]:
         """All names that begin with `prefix`, in lexical order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveValue:
+    """What names the live index at this moment. `index` is a concrete index; `etag` changes with every write.
+    `modified_at`: when it was last written, None where the place does not tell.
+    """
+
+    index: str
+    etag: str
+    locked: bool = False
+    modified_at: datetime | None = None
+
+
+class LivePointer(Protocol):
+    """The one place that names the live index: a key of App Configuration, or an index alias.
+
+    Raises LiveError where the place does not answer, refuses, or holds what is no index name. `deadline` is
+    a point on the event loop's clock, in seconds.
+    """
+
+    @property
+    def where(self) -> str:
+        """The place, for people and for the record: `key search:live-index, label prod, of …`."""
+        ...
+
+    @property
+    def alias(self) -> str | None:
+        """The alias that applications ask; None where they are told an index."""
+        ...
+
+    @property
+    def propagation_seconds(self) -> float:
+        """How long after a change applications may still ask the index before, at the least."""
+        ...
+
+    async def read(self, deadline: float) -> LiveValue | None:
+        """What it names now; None where the key or alias does not exist."""
+        ...
+
+    async def point(self, index: str, *, etag: str, deadline: float) -> LiveValue:
+        """Name `index` if the etag still is `etag`, else LiveMovedError; everything else that is kept there stays.
+
+        Never a blind write. A lost answer is settled by reading: LiveUncertainError only where that fails, too.
+        LiveLockedError where the key is locked; NotFoundError where it is gone.
+        """
+        ...
+
+    async def create(self, index: str, *, deadline: float) -> LiveValue:
+        """Name `index` where the key or alias does not exist yet; LiveMovedError if it does. Else as `point`."""
         ...

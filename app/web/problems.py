@@ -19,6 +19,7 @@ from app.domain.errors import (
     Fault,
     GateError,
     InputError,
+    LiveError,
     NotFoundError,
     QueryError,
     StorageError,
@@ -72,6 +73,12 @@ KINDS: Mapping[type[GateError], Kind] = {  # the first that fits
         status=HTTPStatus.SERVICE_UNAVAILABLE,
         name="storage-unavailable",
         title="Runs cannot be read or written now",
+        headers={"Retry-After": "5"},
+    ),
+    LiveError: Kind(
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        name="live-unavailable",
+        title="What names the live index cannot be read or written now",
         headers={"Retry-After": "5"},
     ),
     QueryError: Kind(

@@ -14,10 +14,11 @@ from starlette.responses import RedirectResponse, Response
 
 from app.domain.errors import InputError, NotFoundError
 from app.domain.overrides import Override, waived
-from app.domain.review import Review, Signature, Standing, anchor
+from app.domain.review import Review, Standing, anchor
 from app.gate.opened import OpenGate
 from app.gate.reviews import corrected_set, label_patch, override, overrides_of, review, review_view
 from app.web.bodies import OverrideBody, ReviewBody, described, read_body, read_form
+from app.web.caller import signed
 from app.web.opened import Gate
 from app.web.pages import problem_page, wants_page
 from app.web.problems import declared, refusal
@@ -74,7 +75,7 @@ router = APIRouter(prefix="/v1/runs/{run_id}", tags=["decisions"])
 async def review_question(run_id: RunId, request: Request, gate: Gate) -> Response:
     """Decide a lost, noisy or stale question. The run's verdict stays; the latest decision counts."""
     body = await read_body(request, ReviewBody)
-    kept = await review(gate.records, run_id, body.draft(), signed(gate))
+    kept = await review(gate.records, run_id, body.draft(), signed(request, gate))
     return _json(_REVIEW.dump_json(kept), HTTPStatus.CREATED)
 
 
@@ -97,7 +98,7 @@ async def list_reviews(run_id: RunId, gate: Gate) -> Response:
 async def override_run(run_id: RunId, request: Request, gate: Gate) -> Response:
     """Clear a failed run by name; its verdict stays FAIL. What is missing from the lists is refused by name."""
     body = await read_body(request, OverrideBody)
-    kept = await override(gate.records, run_id, body.draft(), signed(gate))
+    kept = await override(gate.records, run_id, body.draft(), signed(request, gate))
     return _json(_OVERRIDE.dump_json(kept), HTTPStatus.CREATED)
 
 
@@ -139,11 +140,6 @@ async def golden_patch(run_id: RunId, gate: Gate) -> Response:
     return Response(text, headers={"Content-Type": "text/x-diff; charset=utf-8"})
 
 
-def signed(gate: OpenGate) -> Signature:
-    """The signature of who asks, now. Nobody can be signed in yet."""
-    return Signature(by=None, at=gate.execution.now(), mark=gate.execution.new_claim())
-
-
 def today(gate: OpenGate) -> date:
     return gate.execution.now().astimezone(UTC).date()
 
@@ -181,7 +177,7 @@ async def review_form(run_id: RunId, request: Request, gate: Gate) -> Response:
     """The decision of a form, kept; then back to the question on the page."""
     try:
         body, back = await read_form(request, ReviewBody)
-        kept = await review(gate.records, run_id, body.draft(), signed(gate))
+        kept = await review(gate.records, run_id, body.draft(), signed(request, gate))
     except InputError as error:
         return _told(request, error)
     return _back(run_id, back, anchor(kept.question))
@@ -192,7 +188,7 @@ async def override_form(run_id: RunId, request: Request, gate: Gate) -> Response
     """The override of a form, kept; then back to the page."""
     try:
         body, back = await read_form(request, OverrideBody)
-        await override(gate.records, run_id, body.draft(), signed(gate))
+        await override(gate.records, run_id, body.draft(), signed(request, gate))
     except InputError as error:
         return _told(request, error)
     return _back(run_id, back, "override")

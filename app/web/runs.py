@@ -12,6 +12,7 @@ from app.domain.run import Run, State
 from app.gate.start import start
 from app.report.run_json import run_json
 from app.web.bodies import StartBody, described, read_body
+from app.web.caller import actor
 from app.web.listing import RunPage, Wanted, page
 from app.web.opened import Gate
 from app.web.problems import declared
@@ -61,7 +62,7 @@ async def start_run(request: Request, gate: Gate, idempotency_key: IdempotencyKe
         golden_sets=gate.golden_sets,
         stamp=gate.stamp(),
         idempotency_key=idempotency_key,
-        requested_by=None,
+        requested_by=actor(request),
     )
     if run.state is not State.DONE:
         gate.supervisor.launch(run.id)  # also an old one: the process that had it may have died
