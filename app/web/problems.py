@@ -20,6 +20,9 @@ from app.domain.errors import (
     GateError,
     InputError,
     LiveError,
+    LiveLockedError,
+    LiveMovedError,
+    LiveUncertainError,
     NotFoundError,
     QueryError,
     StorageError,
@@ -68,11 +71,23 @@ KINDS: Mapping[type[GateError], Kind] = {  # the first that fits
         status=HTTPStatus.UNPROCESSABLE_ENTITY, name="invalid-input", title="The input cannot be used"
     ),
     NotFoundError: Kind(status=HTTPStatus.NOT_FOUND, name="not-found", title="There is no such thing"),
+    LiveMovedError: Kind(
+        status=HTTPStatus.CONFLICT, name="live-moved", title="The live index was changed in between"
+    ),
+    LiveLockedError: Kind(
+        status=HTTPStatus.CONFLICT, name="live-locked", title="What names the live index is locked"
+    ),
     ConflictError: Kind(status=HTTPStatus.CONFLICT, name="conflict", title="Something else was there first"),
     StorageError: Kind(
         status=HTTPStatus.SERVICE_UNAVAILABLE,
         name="storage-unavailable",
         title="Runs cannot be read or written now",
+        headers={"Retry-After": "5"},
+    ),
+    LiveUncertainError: Kind(
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        name="live-uncertain",
+        title="The live index was perhaps changed: its answer was lost",
         headers={"Retry-After": "5"},
     ),
     LiveError: Kind(
