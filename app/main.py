@@ -21,6 +21,7 @@ from app.adapters.live_alias import open_live_alias
 from app.adapters.live_setting import open_live_setting
 from app.adapters.search import AzureSearch
 from app.domain.errors import InputError
+from app.gate.audit import AuditTrail
 from app.gate.execute import Execution, Limits
 from app.gate.opened import OpenGate
 from app.gate.ports import DocumentStore, LivePointer
@@ -114,7 +115,8 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
                 query_timeout_seconds=settings.query_timeout_seconds,
             )
         )
-        records = RunRecords(await _store(settings, stack))
+        store = await _store(settings, stack)
+        records = RunRecords(store)
         execution = Execution(
             records=records,
             search=search,
@@ -138,6 +140,7 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
             execution=execution,
             supervisor=Supervisor(records=records, execution=execution),
             stamp=lambda: _stamp(settings),
+            trail=AuditTrail(store),
         )
 
 
