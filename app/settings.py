@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.domain.errors import Fault, InputError
 
@@ -43,6 +43,13 @@ def _sendable(value: SecretStr) -> SecretStr:
     if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
         raise ValueError("must be ASCII characters without spaces or line ends: was it copied whole?")
     return value
+
+
+def _listed(value: object) -> object:
+    """Names between commas; blanks around them, and empty ones, are dropped."""
+    if not isinstance(value, str):
+        return value
+    return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
 
 
 Address = Annotated[str, AfterValidator(_address)]
@@ -82,6 +89,12 @@ class Settings(BaseSettings):
     inventory_limit: Annotated[int, Field(ge=0)] = 100_000
     semantic_allowance: Annotated[int, Field(ge=0)] | None = None
     leg_probes: bool = True
+    required_sets: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = ()
+    promote_sent_sets: bool = False
+    four_eyes: bool = True
+    flip_settle_seconds: Annotated[float, Field(gt=0, le=3600)] = 60
+    watch_pause_seconds: Annotated[float, Field(ge=0, le=600)] = 5
+    retire_after_hours: Annotated[float, Field(ge=0, le=100_000)] = 168
 
     @model_validator(mode="after")
     def _keys_over_http(self) -> Self:
