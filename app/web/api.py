@@ -32,9 +32,13 @@ def create_api(open_gate: Callable[[], AbstractAsyncContextManager[OpenGate]], *
             api.state.gate = gate
             try:
                 await gate.supervisor.resume()
+                if gate.watches is not None:
+                    gate.watches.resume()
                 yield
             finally:
                 await gate.supervisor.stop()
+                if gate.watches is not None:
+                    await gate.watches.stop()
 
     api = _Api(
         title="search-index-gate",
