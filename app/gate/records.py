@@ -7,6 +7,7 @@ it runs, and the evidence when it is done.
     runs/<id>/evidence.jsonl.gz a line a question, in the golden set's order; each compressed by itself
     runs/<id>/outline-1.jsonl.gz where each question stands in the evidence, and what lists show of it
     active/<id>                 there while the run is not done
+    left/<id>                   a process that stopped has let go of the run, and no other has taken it up yet
     keys/<digest>.json          idempotency: which run a key started, from which request
     reviews/<id>/<time>-<mark>.json    a decision on a question; created once, as all that follow
     overrides/<id>/<time>-<mark>.json  an override of the run
@@ -267,6 +268,26 @@ class RunRecords:
         """Ids of the runs that are not done, oldest first."""
         return [name.removeprefix("active/") async for name in self._store.names("active/")]
 
+    async def leave(self, run_id: str) -> None:
+        """Note that this process works no longer on a run that is not done."""
+        with suppress(ConflictError):
+            await self._store.create(f"left/{run_id}", b"")
+
+    async def left(self) -> list[str]:
+        """Ids of the runs that were left, oldest first."""
+        return [name.removeprefix("left/") async for name in self._store.names("left/")]
+
+    async def take_up(self, run_id: str, claim: str) -> bool:
+        """Whether a run that was left is now this process's; of several that try, one's. `claim` is nobody else's."""
+        name = f"left/{run_id}"
+        try:
+            _, etag = await self._store.read(name)
+            await self._store.replace(name, claim.encode(), etag)
+        except (NotFoundError, ConflictError):
+            return False
+        await self._store.delete(name)
+        return True
+
     async def newest_first(self, before: str | None = None) -> AsyncIterator[Run]:
         """All runs, the newest first; `before` an id: only those older than that one."""
         names = [name async for name in self._store.names("status/")]
@@ -289,20 +310,26 @@ class RunRecords:
 
         ConflictError if it was used for another request.
         """
-        name = f"keys/{hashlib.sha256(key.encode()).hexdigest()}.json"
-        ours = StartedBy(run=run_id, request=request)
         try:
-            await self._store.create(name, _STARTED_BY.dump_json(ours))
+            ours = StartedBy(run=run_id, request=request)
+            await self._store.create(_idempotency(key), _STARTED_BY.dump_json(ours))
         except ConflictError:
-            data, _ = await self._store.read(name)
-            first = _parsed(_STARTED_BY, data, name)
-            if first.request != request:
-                raise ConflictError(
-                    f"The idempotency key was already used for another request (run {first.run}): "
-                    "use a new key for a new request."
-                ) from None
-            return first.run
+            return await self.claimed(key, request)
         return run_id
+
+    async def claimed(self, key: str, request: str) -> str:
+        """The id of the run that an idempotency key was first used for. NotFoundError if it was not yet;
+        ConflictError if it was used for another request.
+        """
+        name = _idempotency(key)
+        data, _ = await self._store.read(name)
+        first = _parsed(_STARTED_BY, data, name)
+        if first.request != request:
+            raise ConflictError(
+                f"The idempotency key was already used for another request (run {first.run}): "
+                "use a new key for a new request."
+            )
+        return first.run
 
     async def journal(self, run_id: str, claim: str) -> tuple["Journal", list[Entry]]:
         """The run's journal, taken over from whoever wrote it before, and what it holds.
@@ -456,6 +483,10 @@ def _evidence(run_id: str) -> str:
 
 def _outline(run_id: str) -> str:
     return f"runs/{run_id}/outline-1.jsonl.gz"
+
+
+def _idempotency(key: str) -> str:
+    return f"keys/{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
 def _journal(run_id: str) -> str:
