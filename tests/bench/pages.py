@@ -95,7 +95,7 @@ async def _kept(folder: Path) -> None:
     async with open_folder(folder) as store:
         records = RunRecords(store)
         await records.create(run, GoldenTexts(name=run.golden_set.name, jsonl=""))
-        await records.keep_evidence(RUN, writer)
+        await records.keep_evidence(run, writer)
         await records.close(RUN)
 
 

@@ -77,7 +77,7 @@ async def keep(service: Service, name: str, example: Example) -> None:
     writer = EvidenceWriter(run.query)
     for each in results(questions, run.query):
         writer.add(each)
-    await records.keep_evidence(name, writer)
+    await records.keep_evidence(run, writer)
     await records.close(name)
 
 

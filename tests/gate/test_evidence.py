@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from app.domain.decision import results
-from app.domain.errors import NotFoundError, StorageError
+from app.domain.errors import ConflictError, NotFoundError, StorageError
+from app.domain.golden import GoldenTexts
 from app.domain.outcome import Observed
 from app.domain.outline import outlined
 from app.gate.records import EvidenceWriter, RunRecords
@@ -16,6 +17,7 @@ from tests.fakes.store import MemoryStore
 EVIDENCE = "runs/run-1/evidence.jsonl.gz"
 OUTLINE = "runs/run-1/outline-1.jsonl.gz"
 CASE = examples.failing()
+RUN = replace(CASE.run, id="run-1", manifest={"claim": "ours"})
 
 
 @pytest.fixture
@@ -27,7 +29,8 @@ def store() -> MemoryStore:
 async def records(store: MemoryStore) -> RunRecords:
     """With the evidence of the example, kept as run-1."""
     records = RunRecords(store)
-    await records.keep_evidence("run-1", written(CASE.questions))
+    await records.create(RUN, GoldenTexts(name="hr", jsonl=""))
+    await records.keep_evidence(RUN, written(CASE.questions))
     store.calls.clear()
     return records
 
@@ -107,9 +110,19 @@ async def test_an_outline_of_other_evidence_is_passed_over(records: RunRecords, 
 
 async def test_kept_again_after_a_crash_the_later_one_stands(records: RunRecords) -> None:
     changed = tuple(replace(each, note="changed") for each in CASE.questions)
-    await records.keep_evidence("run-1", written(changed))
+    await records.keep_evidence(RUN, written(changed))
     assert tuple(await records.evidence("run-1")) == changed
     assert await records.questions("run-1", [changed[4].id]) == [changed[4]]
+
+
+async def test_neither_is_written_over_by_an_execution_that_lost_the_run(
+    records: RunRecords, store: MemoryStore
+) -> None:
+    before = store.documents
+    late = replace(RUN, manifest={"claim": "theirs"})
+    with pytest.raises(ConflictError):
+        await records.keep_evidence(late, written(CASE.questions[:2]))
+    assert store.documents == before
 
 
 async def test_a_run_without_evidence_is_told(records: RunRecords) -> None:
@@ -120,6 +133,5 @@ async def test_a_run_without_evidence_is_told(records: RunRecords) -> None:
 
 async def test_where_the_store_does_not_answer_that_is_told(records: RunRecords, store: MemoryStore) -> None:
     store.fail(operation="read", name=OUTLINE)
-    store.fail(operation="read", name=EVIDENCE)
     with pytest.raises(StorageError, match="told to fail"):
         await records.questions("run-1", [CASE.questions[3].id])

@@ -43,7 +43,7 @@ async def kept(records: RunRecords, case: Example, run_id: str = "run-1") -> Run
     writer = EvidenceWriter(run.query)
     for each in case.results:
         writer.add(each)
-    await records.keep_evidence(run.id, writer)
+    await records.keep_evidence(run, writer)
     return run
 
 
