@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 import httpx
+from azure.core.exceptions import AzureError
 from pydantic import TypeAdapter, ValidationError
 
 from app.adapters.credentials import azure_identity
@@ -21,6 +22,10 @@ _POLL_SECONDS = 20  # one request is held so long at most: well below an ingress
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)  # between attempts that found no service
 _PATIENCE = 40  # attempts in a row without an answer, several minutes, before the service counts as gone
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+_HOW = (
+    "Set GATE_SERVICE_SCOPE (api://<client id>/.default) to sign in as this identity, or GATE_SERVICE_TOKEN."
+)
 
 SignIn = Callable[[], Awaitable[str | None]]
 
@@ -39,7 +44,13 @@ async def open_gate_service(
         async with azure_identity() as identity:
 
             async def fresh() -> str:
-                return (await identity.get_token(scope)).token
+                try:
+                    return (await identity.get_token(scope)).token
+                except AzureError as error:
+                    words = scrubbed(str(error).partition("\n")[0])
+                    raise GateError(
+                        f"no token for {scope} can be had (GATE_SERVICE_SCOPE): {words}"
+                    ) from error
 
             yield GateService(client, fresh)
 
@@ -119,6 +130,8 @@ def _accepted(response: httpx.Response) -> httpx.Response:
         return response
     if response.status_code in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
         raise InputError(_faults(response))
+    if response.status_code == HTTPStatus.UNAUTHORIZED:
+        raise GateError(f"{_refusal(response)} {_HOW}")
     raise GateError(_refusal(response))
 
 
