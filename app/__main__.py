@@ -43,6 +43,11 @@ def gate() -> None:
     help="Where run.json, report.html, report.md and junit.xml go.",
 )
 @click.option(
+    "--passages/--no-passages",
+    default=True,
+    help="Whether those quote the documents; not where more people read them than may read the documents.",
+)
+@click.option(
     "--noise-runs", type=click.IntRange(min=0), metavar="N", help="Further observations of the baseline."
 )
 @click.option(

@@ -29,7 +29,7 @@ from app.domain.decision import results
 from app.domain.errors import Fault, GateError, InputError, NotFoundError, StorageError
 from app.domain.golden import GoldenSet, GoldenTexts
 from app.domain.labels import quoted
-from app.domain.outcome import QuestionResult
+from app.domain.outcome import QuestionResult, without_passages
 from app.domain.reading import decoded, read_golden_set, read_policy_table
 from app.domain.reasons import Verdict
 from app.domain.run import Run, State
@@ -81,6 +81,7 @@ class RunOptions:
     commit: str | None
     build_id: str | None
     build_url: str | None
+    passages: bool
 
 
 class Runner(Protocol):
@@ -94,8 +95,8 @@ class Runner(Protocol):
         """The run, done; cancelled if the event is set before."""
         ...
 
-    async def document(self, run: Run, name: str) -> Iterable[bytes]:
-        """One of the run's documents, in pieces."""
+    async def document(self, run: Run, name: str, *, passages: bool) -> Iterable[bytes]:
+        """One of the run's documents, in pieces; with what it quotes of the documents, or without."""
         ...
 
     async def shown(self, run: Run) -> Iterable[QuestionResult]:
@@ -286,7 +287,7 @@ async def _one(
             ) from None
     if out is not None:
         for name in DOCUMENTS:
-            write(prepared(out) / name, await runner.document(run, name))
+            write(prepared(out) / name, await runner.document(run, name, passages=options.passages))
         sys.stderr.write(f"The report is {out / 'report.html'}\n")
     _tell(run, await runner.shown(run))
     return run
@@ -391,8 +392,10 @@ class Here:
     async def finish(self, run_id: str, cancelled: asyncio.Event, on_progress: OnProgress) -> Run:
         return await self.opened.execution.execute(run_id, cancelled=cancelled, on_progress=on_progress)
 
-    async def document(self, run: Run, name: str) -> Iterable[bytes]:
-        evidence = results(await self.opened.records.evidence(run.id), run.query)
+    async def document(self, run: Run, name: str, *, passages: bool) -> Iterable[bytes]:
+        evidence: Iterable[QuestionResult] = results(await self.opened.records.evidence(run.id), run.query)
+        if not passages:
+            evidence = map(without_passages, evidence)
         match name:
             case "run.json":
                 return json_chunks(run, evidence)
@@ -456,8 +459,8 @@ class There:
             if run.state is State.DONE:
                 return run
 
-    async def document(self, run: Run, name: str) -> Iterable[bytes]:
-        return [chunk async for chunk in self.service.document(run.id, name)]
+    async def document(self, run: Run, name: str, *, passages: bool) -> Iterable[bytes]:
+        return [chunk async for chunk in self.service.document(run.id, name, passages=passages)]
 
     async def shown(self, run: Run) -> Iterable[QuestionResult]:  # noqa: ARG002 — the protocol's
         """None: the service's documents hold them, and may be large."""

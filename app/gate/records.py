@@ -6,6 +6,7 @@ it runs, and the evidence when it is done.
     runs/<id>/journal           a line an observation, appended as they are made; removed at the end
     runs/<id>/evidence.jsonl.gz a line a question, in the golden set's order
     active/<id>                 there while the run is not done
+    left/<id>                   a process that stopped has let go of the run, and no other has taken it up yet
     keys/<digest>.json          idempotency: which run a key started, from which request
     reviews/<id>/<time>-<mark>.json    a decision on a question; created once, as all that follow
     overrides/<id>/<time>-<mark>.json  an override of the run
@@ -220,6 +221,26 @@ class RunRecords:
     async def active(self) -> list[str]:
         """Ids of the runs that are not done, oldest first."""
         return [name.removeprefix("active/") async for name in self._store.names("active/")]
+
+    async def leave(self, run_id: str) -> None:
+        """Note that this process works no longer on a run that is not done."""
+        with suppress(ConflictError):
+            await self._store.create(f"left/{run_id}", b"")
+
+    async def left(self) -> list[str]:
+        """Ids of the runs that were left, oldest first."""
+        return [name.removeprefix("left/") async for name in self._store.names("left/")]
+
+    async def take_up(self, run_id: str, claim: str) -> bool:
+        """Whether a run that was left is now this process's; of several that try, one's. `claim` is nobody else's."""
+        name = f"left/{run_id}"
+        try:
+            _, etag = await self._store.read(name)
+            await self._store.replace(name, claim.encode(), etag)
+        except (NotFoundError, ConflictError):
+            return False
+        await self._store.delete(name)
+        return True
 
     async def newest_first(self, before: str | None = None) -> AsyncIterator[Run]:
         """All runs, the newest first; `before` an id: only those older than that one."""

@@ -11,6 +11,7 @@ from app.gate.records import RunRecords
 
 _RETRY_SECONDS = (1.0, 5.0, 15.0, 60.0)  # pauses before a run whose store failed is taken up again
 _POLL_SECONDS = 0.25
+LOOK_SECONDS = 3.0  # between two looks for runs that another process has let go of
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +30,26 @@ class Supervisor:
     execution: Execution
     _working: dict[str, _Work] = field(default_factory=dict)
     _let_go: asyncio.Event = field(default_factory=asyncio.Event)
+    _looking: asyncio.Task[None] | None = None
 
     async def resume(self) -> None:
-        """Take up every run that is not done. Called when the service starts."""
+        """Take up every run that is not done, and from now on those that other processes let go of: the process
+        that follows another one often starts before that one stops. Called when the service starts.
+        """
         for run_id in await self.records.active():
             self.launch(run_id)
+        self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                for run_id in await self.records.left():
+                    if await self.records.take_up(run_id, self.execution.new_claim()):
+                        log.info("run %s was let go of by another process and is taken up here", run_id)
+                        self.launch(run_id)
+            except StorageError as error:
+                log.warning("runs that another process let go of cannot be looked for: %s", error)
 
     def launch(self, run_id: str) -> None:
         """Execute the run in the background, if this process does not already."""
@@ -81,11 +97,20 @@ class Supervisor:
         self._let_go.set()
 
     async def stop(self) -> None:
-        """End the work of this process; its runs stay as they are, for the next start."""
-        tasks = [work.task for work in self._working.values()]
-        for task in tasks:
+        """End the work of this process; its runs stay as they are, for whichever process looks next."""
+        tasks = {run_id: work.task for run_id, work in self._working.items()}
+        looking = [] if self._looking is None else [self._looking]
+        for task in (*looking, *tasks.values()):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*looking, *tasks.values(), return_exceptions=True)
+        unfinished = [run_id for run_id, task in tasks.items() if task.cancelled()]
+        for run_id, failed in zip(
+            unfinished,
+            await asyncio.gather(*map(self.records.leave, unfinished), return_exceptions=True),
+            strict=True,
+        ):
+            if failed:
+                log.warning("run %s waits for the next start: %s", run_id, failed)
 
     async def _work(self, run_id: str, cancelled: asyncio.Event) -> None:
         give_up: str | None = None
