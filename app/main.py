@@ -19,6 +19,7 @@ from app.adapters.folder import folder_of, open_folder
 from app.adapters.golden_files import GoldenFolder
 from app.adapters.search import AzureSearch
 from app.domain.errors import InputError
+from app.gate.audit import AuditTrail
 from app.gate.execute import Execution, Limits
 from app.gate.opened import OpenGate
 from app.gate.ports import DocumentStore
@@ -97,7 +98,8 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
                 query_timeout_seconds=settings.query_timeout_seconds,
             )
         )
-        records = RunRecords(await _store(settings, stack))
+        store = await _store(settings, stack)
+        records = RunRecords(store)
         execution = Execution(
             records=records,
             search=search,
@@ -120,6 +122,7 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
             execution=execution,
             supervisor=Supervisor(records=records, execution=execution),
             stamp=lambda: _stamp(settings),
+            trail=AuditTrail(store),
         )
 
 

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.domain.errors import Fault, InputError
 
@@ -66,6 +66,13 @@ def _safe_address(value: str) -> str:
     return value.rstrip("/")
 
 
+def _listed(value: object) -> object:
+    """Names between commas; blanks around them, and empty ones, are dropped."""
+    if not isinstance(value, str):
+        return value
+    return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+
+
 Address = Annotated[str, AfterValidator(_address)]
 SafeAddress = Annotated[str, AfterValidator(_safe_address)]
 Secret = Annotated[SecretStr, AfterValidator(_sendable)]
@@ -106,6 +113,12 @@ class Settings(BaseSettings):
     inventory_limit: Annotated[int, Field(ge=0)] = 100_000
     semantic_allowance: Annotated[int, Field(ge=0)] | None = None
     leg_probes: bool = True
+    required_sets: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = ()
+    promote_sent_sets: bool = False
+    four_eyes: bool = True
+    flip_settle_seconds: Annotated[float, Field(gt=0, le=3600)] = 60
+    watch_pause_seconds: Annotated[float, Field(ge=0, le=600)] = 5
+    retire_after_hours: Annotated[float, Field(ge=0, le=100_000)] = 168
 
     @property
     def entra_issuer(self) -> str:
