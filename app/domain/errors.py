@@ -10,6 +10,7 @@ GateError
 ├── LiveError      the place that names the live index cannot be read or written now
 │   └── LiveUncertainError  a write was sent, and whether it took effect could not be found out
 ├── StorageError   runs cannot be read or written now
+│   └── DamagedError  a document is there, and cannot be understood
 ├── UnauthenticatedError  nobody is signed in
 │   └── TokenError   somebody says to be, with a token that is not good
 ├── ForbiddenError  who is signed in may not do this
@@ -87,7 +88,11 @@ class LiveUncertainError(LiveError):
 
 
 class StorageError(GateError):
-    """The place where runs are kept does not answer, refuses, or holds something unreadable."""
+    """The place where runs are kept does not answer, or refuses."""
+
+
+class DamagedError(StorageError):
+    """One document holds what cannot be understood; others may be sound."""
 
 
 class UnauthenticatedError(GateError):

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from app.domain.errors import (
     BrokenError,
     ConflictError,
+    DamagedError,
     DirectoryError,
     Fault,
     ForbiddenError,
@@ -87,6 +88,9 @@ KINDS: Mapping[type[GateError], Kind] = {  # the first that fits
         status=HTTPStatus.CONFLICT, name="live-locked", title="What names the live index is locked"
     ),
     ConflictError: Kind(status=HTTPStatus.CONFLICT, name="conflict", title="Something else was there first"),
+    DamagedError: Kind(
+        status=HTTPStatus.INTERNAL_SERVER_ERROR, name="damaged", title="A kept document cannot be understood"
+    ),
     StorageError: Kind(
         status=HTTPStatus.SERVICE_UNAVAILABLE,
         name="storage-unavailable",
@@ -261,7 +265,7 @@ _DESCRIPTIONS = {
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not application/json",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The request or the golden set has faults; all are listed",
     HTTPStatus.NOT_IMPLEMENTED: "This part is not built yet",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Search or storage cannot be reached",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Search, storage or what names the live index cannot be reached",
 }
 
 
