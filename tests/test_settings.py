@@ -1,10 +1,24 @@
-"""How the environment is read, where a value has a form of its own."""
+"""What the environment may say, and every fault of it at once."""
+
+import os
 
 import pytest
 
 from app.domain.errors import InputError
-from app.main import _flip_limits, _rules
 from app.settings import Settings, read_settings
+from infra.local.configuration import SECRET
+
+STORE = "https://contoso.azconfig.io"
+CONNECTION = f"Endpoint={STORE};Id=local;Secret={SECRET}"
+ENDPOINT, STRING = "GATE_APPCONFIG_ENDPOINT", "GATE_APPCONFIG_CONNECTION_STRING"
+NAME, LABEL, ALIAS = "GATE_LIVE_KEY", "GATE_LIVE_LABEL", "GATE_LIVE_ALIAS"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith("GATE_"):
+            monkeypatch.delenv(name)
 
 
 def read(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Settings:
@@ -13,58 +27,97 @@ def read(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Settings:
     return read_settings()
 
 
-@pytest.mark.parametrize(
-    ("value", "names"),
-    [
-        ("hr", ("hr",)),
-        ("hr,it", ("hr", "it")),
-        (" hr , it,,hr, ", ("hr", "it")),
-        ("", ()),
-        (",", ()),
-    ],
-)
-def test_required_sets_are_names_between_commas(
-    monkeypatch: pytest.MonkeyPatch, value: str, names: tuple[str, ...]
-) -> None:
-    assert read(monkeypatch, GATE_REQUIRED_SETS=value).required_sets == names
-
-
-def test_what_promotions_are_bound_to_comes_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    strict = read(monkeypatch)
-    assert (_rules(strict).required_sets, _rules(strict).sent_sets, _rules(strict).four_eyes) == (
-        (),
-        False,
-        True,
-    )
-    settings = read(
-        monkeypatch,
-        GATE_REQUIRED_SETS="hr,it",
-        GATE_PROMOTE_SENT_SETS="true",
-        GATE_FOUR_EYES="false",
-        GATE_FLIP_SETTLE_SECONDS="10",
-        GATE_WATCH_PAUSE_SECONDS="0.5",
-        GATE_RETIRE_AFTER_HOURS="48",
-        GATE_MAX_CONCURRENCY="7",
-    )
-    rules, limits = _rules(settings), _flip_limits(settings)
-    assert (rules.required_sets, rules.sent_sets, rules.four_eyes) == (("hr", "it"), True, False)
-    assert (limits.settle_seconds, limits.write_seconds) == (10, 5)
-    assert (limits.watch_pause_seconds, limits.watch_concurrency) == (0.5, 7)
-    assert limits.retire_after.total_seconds() == 48 * 3600
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("GATE_FLIP_SETTLE_SECONDS", "0"),
-        ("GATE_FOUR_EYES", "perhaps"),
-        ("GATE_RETIRE_AFTER_HOURS", "-1"),
-        ("GATE_WATCH_PAUSE_SECONDS", "nan"),
-    ],
-)
-def test_a_value_that_means_nothing_is_refused_by_its_name(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
+def faults(monkeypatch: pytest.MonkeyPatch, **variables: str) -> dict[str, str]:
+    """By variable. No fault tells a value that is a secret."""
     with pytest.raises(InputError) as caught:
-        read(monkeypatch, **{name: value})
-    assert [fault.where for fault in caught.value.faults] == [name]
+        read(monkeypatch, **variables)
+    assert SECRET not in str(caught.value)
+    return {fault.where: fault.message for fault in caught.value.faults}
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {ENDPOINT: STORE, NAME: "search:live-index"},
+        {ENDPOINT: f"{STORE}/", NAME: "search:live-index", LABEL: "prod"},
+        {ENDPOINT: STORE, NAME: "search:live-index", LABEL: ""},
+        {STRING: CONNECTION, NAME: "Ü b/c:%41", LABEL: "prod eu"},
+        {STRING: f" Secret={SECRET};Id=a:b+c/d=;Endpoint=http://127.0.0.1:8301; ", NAME: "k"},
+        {ALIAS: "live"},
+        {ALIAS: "live", NAME: "", LABEL: "", ENDPOINT: ""},
+    ],
+)
+def test_what_is_live_is_kept_in_one_place_or_none(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    found = read(monkeypatch, **variables)
+    assert found.live_key == (variables.get(NAME) or None)
+    assert found.live_label == (variables.get(LABEL) or None)
+    assert found.live_alias == (variables.get(ALIAS) or None)
+
+
+@pytest.mark.parametrize(
+    ("variables", "wrong"),
+    [
+        ({NAME: "k"}, {ENDPOINT: "GATE_LIVE_KEY"}),
+        ({LABEL: "prod"}, {ENDPOINT: "GATE_LIVE_LABEL", NAME: "is not set"}),
+        ({ENDPOINT: STORE}, {NAME: "is not set"}),
+        ({STRING: CONNECTION, LABEL: "prod"}, {NAME: "is not set"}),
+        ({ENDPOINT: STORE, STRING: CONNECTION, NAME: "k"}, {STRING: "one of them"}),
+        ({ALIAS: "live", NAME: "k", ENDPOINT: STORE}, {ALIAS: "one place"}),
+        ({ALIAS: "live", LABEL: "prod"}, {ALIAS: "one place"}),
+        ({ENDPOINT: "http://127.0.0.1:8301", NAME: "k"}, {ENDPOINT: "use https"}),
+        ({ENDPOINT: "contoso.azconfig.io", NAME: "k"}, {ENDPOINT: "address"}),
+        ({STRING: CONNECTION, NAME: "search:*"}, {NAME: "exactly one"}),
+        ({STRING: CONNECTION, NAME: "a,b"}, {NAME: "exactly one"}),
+        ({STRING: CONNECTION, NAME: "a\\*b"}, {NAME: "exactly one"}),
+        ({STRING: CONNECTION, NAME: "."}, {NAME: "no key"}),
+        ({STRING: CONNECTION, NAME: ".."}, {NAME: "no key"}),
+        ({STRING: CONNECTION, NAME: "%"}, {NAME: "no key"}),
+        ({STRING: CONNECTION, NAME: "k", LABEL: "*"}, {LABEL: "exactly one"}),
+        ({STRING: CONNECTION, NAME: "k", LABEL: "prod,test"}, {LABEL: "exactly one"}),
+        ({STRING: CONNECTION, NAME: "k", LABEL: "prod\n"}, {LABEL: "exactly one"}),
+        ({ALIAS: "Live Index"}, {ALIAS: "alias's name"}),
+    ],
+)
+def test_what_does_not_go_together_is_told(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], wrong: dict[str, str]
+) -> None:
+    found = faults(monkeypatch, **variables)
+    assert found.keys() == wrong.keys()
+    for name, words in wrong.items():
+        assert words in found[name]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        SECRET,
+        "Endpoint=https://contoso.azconfig.io",
+        f"Endpoint={STORE};Id=local;Secret=",
+        f"Endpoint={STORE};Id=;Secret={SECRET}",
+        f"Endpoint={STORE};Id=a b;Secret={SECRET}",
+        f"Endpoint={STORE};Id=local;Secret={SECRET[:-3]}",
+        f"Endpoint={STORE};Id=local;Secret={SECRET};More=1",
+        f"Endpoint=contoso.azconfig.io;Id=local;Secret={SECRET}",
+        f"Endpoint=ftp://contoso;Id=local;Secret={SECRET}",
+        f"endpoint={STORE};id=local;secret={SECRET}",
+        f"Endpoint={STORE};Id=local;Secret=not base64!",
+    ],
+)
+def test_a_connection_string_that_was_not_copied_whole_is_told_without_it(
+    monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    found = faults(monkeypatch, **{STRING: given, NAME: "k"})
+    assert found.keys() == {STRING}
+    assert given not in found[STRING]
+
+
+def test_every_fault_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = faults(monkeypatch, **{ENDPOINT: "http://contoso", STRING: "x", LABEL: "*", "GATE_PORT": "http"})
+    assert found.keys() == {ENDPOINT, STRING, LABEL, "GATE_PORT", NAME}
+
+
+def test_a_connection_string_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SECRET not in repr(read(monkeypatch, **{STRING: CONNECTION, NAME: "k"}))
