@@ -4,6 +4,7 @@ GateError
 ├── InputError     what was asked for is not usable; carries every fault found
 ├── NotFoundError  no such run, golden set or document
 ├── ConflictError  somebody else got there first (create-once, etag, idempotency key, journal position)
+│   ├── NotClearedError  a run may not be promoted now; carries the conditions that do not hold
 │   ├── LiveMovedError   the live index is not the one that was read; nothing was written
 │   └── LiveLockedError  the key that names it is locked
 ├── LiveError      the place that names the live index cannot be read or written now
@@ -15,6 +16,8 @@ GateError
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from app.domain.condition import Condition
 
 
 class GateError(Exception):
@@ -48,6 +51,15 @@ class NotFoundError(GateError):
 
 class ConflictError(GateError):
     """The thing changed, or exists already; nothing was written."""
+
+
+class NotClearedError(ConflictError):
+    """The run may not be promoted now; `conditions` are those that do not hold. Nothing was written."""
+
+    def __init__(self, run_id: str, conditions: tuple[Condition, ...]) -> None:
+        self.conditions = conditions
+        told = " ".join(condition.message for condition in conditions)
+        super().__init__(f"Run {run_id} is not cleared for promotion. {told}")
 
 
 class LiveMovedError(ConflictError):
