@@ -110,11 +110,13 @@ class Execution:
         return asked(golden, run.golden_set.slices)
 
     async def _begin(self, keeper: "_Keeper", ledger: Ledger) -> Journal:
-        """Take the run over from whoever had it, with what was observed before."""
+        """Take the run over from whoever had it, with what was observed before. Of several that begin at the same
+        time one goes on; the others leave the journal alone.
+        """
+        await keeper.begin(self.now())
         journal, entries = await self.records.journal(keeper.run.id, keeper.claim)
         for entry in entries:
             ledger.add(entry)
-        await keeper.begin(self.now())
         return journal
 
     async def _gather(
