@@ -197,7 +197,8 @@ def test_s11_a_refused_identity_is_an_error_at_once(deployed: Gate, headers: dic
         agent.variables["STAGE_ATTEMPT"] = "2"
         later = agent.script("gate.sh")
     assert (ended.status, ended.outputs["verdict"]) == (2, "ERROR"), ended.output
-    assert (record["reasons"][0]["code"], record["counts"]["lost"]) == ("unauthorized", 0)
+    assert "unauthorized" in [each["code"] for each in record["reasons"]]
+    assert record["counts"]["lost"] == 0
     assert len(asked) == 1
     assert "Search Index Data Reader" in summary
     assert (later.status, later.outputs["verdict"]) == (0, "PASS"), later.output
