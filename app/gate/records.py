@@ -4,15 +4,18 @@ it runs, and the evidence when it is done.
     status/<id>.json            the run without its questions; replaced by etag
     runs/<id>/golden.jsonl      and golden.toml: as received
     runs/<id>/journal           a line an observation, appended as they are made; removed at the end
-    runs/<id>/evidence.jsonl.gz a line a question, in the golden set's order
-    active/<id>                 there while the run is not done
-    left/<id>                   a process that stopped has let go of the run, and no other has taken it up yet
+    runs/<id>/evidence.jsonl.gz a line a question, in the golden set's order; each compressed by itself
+    runs/<id>/outline-1.jsonl.gz where each question stands in the evidence, and what lists show of it
+    active/<id>                 there while the run is not done: who executes it; replaced by etag
     keys/<digest>.json          idempotency: which run a key started, from which request
     reviews/<id>/<time>-<mark>.json    a decision on a question; created once, as all that follow
     overrides/<id>/<time>-<mark>.json  an override of the run
     decisions/<set>/<subject>/<time>-<mark>.<id>  points to a review, to be found again by what it is about
 
 A journal line is base64 of a compressed JSON object, so that a torn line spoils nothing but itself.
+
+The outline is made from the evidence, so that a page need not read all of it. Where it is not there, or does not
+fit the evidence, the evidence is read. The number in its name changes with what `outline.outlined` keeps.
 """
 
 import asyncio
@@ -24,20 +27,21 @@ import io
 import json
 import re
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.domain.errors import ConflictError, NotFoundError, StorageError
+from app.domain.errors import ConflictError, DamagedError, NotFoundError
 from app.domain.golden import GoldenTexts
 from app.domain.observation import Observation
-from app.domain.outcome import Observed
+from app.domain.outcome import Observed, QuestionResult
+from app.domain.outline import outlined
 from app.domain.overrides import Override
-from app.domain.query import Side
+from app.domain.query import Queries, Side
 from app.domain.review import Review
 from app.domain.run import Run
 from app.gate.ports import DocumentStore
@@ -51,6 +55,30 @@ class Entry:
     side: Side
     number: int
     observation: Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Who executes a run (see `claims`). `number`: how often it was taken up; `beat`: its holder's sign of life."""
+
+    number: int = 0
+    by: str = ""  # unlike any other claim's
+    beat: int = 0
+    let_go: bool = False
+    cancelled: bool = False  # somebody asked for the run's end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """A claim as it was seen. `etag` None: there was none."""
+
+    claim: Claim
+    etag: str | None
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nobody executes the run, and it need not be waited for."""
+        return self.etag is None or self.claim.number == 0 or self.claim.let_go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +98,29 @@ class Pointer:
     run: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a question stands in the evidence, in bytes, and a digest of these bytes."""
+
+    id: str
+    start: int
+    length: int
+    digest: str
+
+
 T = TypeVar("T")
 
 _AT_ONCE = 16  # documents that are read at the same time
+_FENCE = re.compile(rb"^#(\d{1,9}) ", re.MULTILINE)
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _RUN = TypeAdapter(Run)
 _ENTRY = TypeAdapter(Entry)
 _OBSERVED = TypeAdapter(Observed)
+_CLAIM = TypeAdapter(Claim)
 _STARTED_BY = TypeAdapter(StartedBy)
 _REVIEW = TypeAdapter(Review)
 _OVERRIDE = TypeAdapter(Override)
-_TEXT = TypeAdapter(str)
+_PLACES = TypeAdapter(list[Place])
 
 
 class RunRecords:
@@ -95,7 +135,7 @@ class RunRecords:
         if texts.toml is not None:
             await self._create_once(f"runs/{run.id}/golden.toml", texts.toml.encode())
         with suppress(ConflictError):  # there already where a start was cut short, or sent twice with one key
-            await self._store.create(f"active/{run.id}", b"")
+            await self._store.create(_active(run.id), _CLAIM.dump_json(Claim()))
         await self._store.create(_status(run.id), _RUN.dump_json(run))
 
     async def _create_once(self, name: str, data: bytes) -> None:
@@ -119,30 +159,65 @@ class RunRecords:
 
     async def texts(self, run: Run) -> GoldenTexts:
         """The golden set as the run received it."""
-        jsonl, _ = await self._store.read(f"runs/{run.id}/golden.jsonl")
+        jsonl = await self._text(f"runs/{run.id}/golden.jsonl")
         try:
-            toml = (await self._store.read(f"runs/{run.id}/golden.toml"))[0].decode()
+            toml = await self._text(f"runs/{run.id}/golden.toml")
         except NotFoundError:
             toml = None
-        return GoldenTexts(name=run.golden_set.name, jsonl=jsonl.decode(), toml=toml)
+        return GoldenTexts(name=run.golden_set.name, jsonl=jsonl, toml=toml)
+
+    async def _text(self, name: str) -> str:
+        data, _ = await self._store.read(name)
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise DamagedError(f"The document {name} is damaged: it is no UTF-8.") from error
 
     async def evidence(self, run_id: str) -> Iterator[Observed]:
         """The questions of a run that is done, in the golden set's order, parsed one by one."""
-        name = f"runs/{_checked(run_id)}/evidence.jsonl.gz"
+        name = _evidence(_checked(run_id))
         try:
             data, _ = await self._store.read(name)
         except NotFoundError:
             raise NotFoundError(f"The evidence of run {run_id!r} is not there (yet).") from None
         return _lines(data, name)
 
-    async def question(self, run_id: str, question: str) -> Observed | None:
-        """One question of a run that is done, without parsing the others; None if it has no such question."""
-        name = f"runs/{_checked(run_id)}/evidence.jsonl.gz"
+    async def outline(self, run_id: str) -> Iterable[Observed]:
+        """The same questions, each no more than `outline.outlined` keeps of it; or all of it."""
         try:
-            data, _ = await self._store.read(name)
-        except NotFoundError:
-            raise NotFoundError(f"The evidence of run {run_id!r} is not there (yet).") from None
-        return await asyncio.to_thread(_found, data, name, question)
+            data, _ = await self._store.read(_outline(_checked(run_id)))
+            return await asyncio.to_thread(_outlined, data, _outline(run_id))
+        except (NotFoundError, DamagedError):
+            return await self.evidence(run_id)
+
+    async def questions(self, run_id: str, ids: Collection[str]) -> list[Observed]:
+        """Those of these questions that the run has, with all their evidence, in the golden set's order.
+
+        No others are read.
+        """
+        wanted = frozenset(ids)
+        try:
+            data, _ = await self._store.read(_outline(_checked(run_id)))
+            places = await asyncio.to_thread(_places, data, _outline(run_id))
+            return await self._at(run_id, [place for place in places if place.id in wanted])
+        except (NotFoundError, DamagedError):
+            evidence = await self.evidence(run_id)
+            return await asyncio.to_thread(lambda: [each for each in evidence if each.id in wanted])
+
+    async def _at(self, run_id: str, places: Sequence[Place]) -> list[Observed]:
+        """The questions at these places. DamagedError where one of them is not there."""
+        name = _evidence(run_id)
+        found: list[Observed] = []
+        for start in range(0, len(places), _AT_ONCE):
+            batch = places[start : start + _AT_ONCE]
+            parts = await asyncio.gather(
+                *(self._store.read_part(name, place.start, place.length) for place in batch)
+            )
+            for place, part in zip(batch, parts, strict=True):
+                if _digest(part) != place.digest:
+                    raise DamagedError(f"The document {name} is not the one that its outline was made of.")
+                found.extend(_lines(part, name))
+        return found
 
     async def keep_review(self, review: Review, subject: str, golden_set: str) -> None:
         """Keep a new decision. ConflictError if its id is taken; nobody's decision is ever written over.
@@ -204,43 +279,65 @@ class RunRecords:
         except NotFoundError:
             return None
 
-    async def keep_evidence(self, run_id: str, data: bytes) -> None:
-        """Keep the compressed evidence (`compressed`), in place of one that a crash left behind."""
-        name = f"runs/{run_id}/evidence.jsonl.gz"
+    async def keep_evidence(self, run: Run, writer: "EvidenceWriter") -> None:
+        """Keep what was written, in place of what a crash left behind.
+
+        ConflictError if another execution has claimed the run: its evidence is never written over. The order
+        matters: what it writes after this has looked at the status has another etag.
+        """
+        await self._keep(_evidence(run.id), writer.evidence(), run)
+        await self._keep(_outline(run.id), writer.outline(), run)
+
+    async def _keep(self, name: str, data: bytes, run: Run) -> None:
         try:
             await self._store.create(name, data)
         except ConflictError:
             _, etag = await self._store.read(name)
+            if (await self.read(run.id))[0].manifest.get("claim") != run.manifest["claim"]:
+                raise
             await self._store.replace(name, data, etag)
 
     async def close(self, run_id: str) -> None:
         """Clear away what only a running run needs."""
-        await self._store.delete(f"active/{run_id}")
+        await self._store.delete(_active(run_id))
         await self._store.delete(_journal(run_id))
+
+    async def claim(self, run_id: str) -> Sighting:
+        """Who executes the run now. Where that cannot be read, nobody that is known."""
+        name = _active(_checked(run_id))
+        try:
+            data, etag = await self._store.read(name)
+        except NotFoundError:
+            return Sighting(claim=Claim(number=await self._starts(run_id)), etag=None)
+        try:
+            return Sighting(claim=_parsed(_CLAIM, data, name), etag=etag)
+        except DamagedError:
+            return Sighting(claim=Claim(number=await self._starts(run_id)), etag=etag)
+
+    async def keep_claim(self, run_id: str, claim: Claim, etag: str | None) -> str:
+        """Keep a claim in place of the one seen with that etag; its own. ConflictError if that has changed."""
+        data = _CLAIM.dump_json(claim)
+        if etag is None:
+            return await self._store.create(_active(run_id), data)
+        return await self._store.replace(_active(run_id), data, etag)
+
+    async def cancel(self, run_id: str) -> bool:
+        """Tell whoever executes the run that its end is asked for; whether there was anybody to be told."""
+        while True:
+            seen = await self.claim(run_id)
+            if seen.etag is None:
+                return False
+            with suppress(ConflictError):  # it gave a sign of life in between
+                await self.keep_claim(run_id, replace(seen.claim, cancelled=True), seen.etag)
+                return True
+
+    async def _starts(self, run_id: str) -> int:
+        starts = (await self.read(run_id))[0].manifest.get("starts", 0)
+        return starts if isinstance(starts, int) else 0
 
     async def active(self) -> list[str]:
         """Ids of the runs that are not done, oldest first."""
         return [name.removeprefix("active/") async for name in self._store.names("active/")]
-
-    async def leave(self, run_id: str) -> None:
-        """Note that this process works no longer on a run that is not done."""
-        with suppress(ConflictError):
-            await self._store.create(f"left/{run_id}", b"")
-
-    async def left(self) -> list[str]:
-        """Ids of the runs that were left, oldest first."""
-        return [name.removeprefix("left/") async for name in self._store.names("left/")]
-
-    async def take_up(self, run_id: str, claim: str) -> bool:
-        """Whether a run that was left is now this process's; of several that try, one's. `claim` is nobody else's."""
-        name = f"left/{run_id}"
-        try:
-            _, etag = await self._store.read(name)
-            await self._store.replace(name, claim.encode(), etag)
-        except (NotFoundError, ConflictError):
-            return False
-        await self._store.delete(name)
-        return True
 
     async def newest_first(self, before: str | None = None) -> AsyncIterator[Run]:
         """All runs, the newest first; `before` an id: only those older than that one."""
@@ -285,11 +382,11 @@ class RunRecords:
             )
         return first.run
 
-    async def journal(self, run_id: str, claim: str) -> tuple["Journal", list[Entry]]:
+    async def journal(self, run_id: str, claim: Claim) -> tuple["Journal", list[Entry]]:
         """The run's journal, taken over from whoever wrote it before, and what it holds.
 
-        A line of ours, unlike anybody else's by its `claim`, is appended first: a former writer, if it still
-        lives, is refused at its next append.
+        A line of ours, unlike anybody else's, is appended first: a former writer, if it still lives, is refused
+        at its next append. ConflictError if a claim of a higher number did so before.
         """
         name = _journal(run_id)
         while True:
@@ -297,8 +394,10 @@ class RunRecords:
                 data, _ = await self._store.read(name)
             except NotFoundError:
                 data = b""
+            if any(int(number) > claim.number for number in _FENCE.findall(data)):
+                raise ConflictError(f"The run {run_id} was taken up by another process.")
             try:
-                position = await self._store.append(name, f"\n#{claim}\n".encode(), len(data))
+                position = await self._store.append(name, _fence(claim), len(data))
             except ConflictError:
                 continue  # the former writer appended in between; read again
             return Journal(self._store, name, position), list(_entries(data))
@@ -346,43 +445,72 @@ def _entries(data: bytes) -> Iterator[Entry]:
 
 
 class EvidenceWriter:
-    """Compresses questions to evidence, one by one."""
+    """Compresses the questions of a run, one by one, to its evidence and its outline."""
 
-    def __init__(self) -> None:
-        self._buffer = io.BytesIO()
-        self._file = gzip.GzipFile(fileobj=self._buffer, mode="wb", compresslevel=6, mtime=0)
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._evidence = io.BytesIO()
+        self._outlines = io.BytesIO()
+        self._outlining = _compressing(self._outlines)
+        self._places: list[Place] = []
 
-    def add(self, observed: Observed) -> None:
-        self._file.write(_OBSERVED.dump_json(observed, exclude_defaults=True) + b"\n")
+    def add(self, each: QuestionResult) -> None:
+        data = gzip.compress(_line(each), compresslevel=6, mtime=0)
+        place = Place(id=each.id, start=self._evidence.tell(), length=len(data), digest=_digest(data))
+        self._places.append(place)
+        self._evidence.write(data)
+        self._outlining.write(_line(outlined(each, self._queries)))
 
-    def data(self) -> bytes:
-        """All of it; nothing can be added afterwards."""
-        self._file.close()
-        return self._buffer.getvalue()
+    def evidence(self) -> bytes:
+        return self._evidence.getvalue()
+
+    def outline(self) -> bytes:
+        """Nothing can be added afterwards."""
+        self._outlining.close()
+        places = gzip.compress(_PLACES.dump_json(self._places) + b"\n", compresslevel=6, mtime=0)
+        return places + self._outlines.getvalue()
+
+
+def _compressing(file: io.BytesIO) -> gzip.GzipFile:
+    return gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0)
+
+
+def _line(observed: Observed) -> bytes:
+    return _OBSERVED.dump_json(observed, exclude_defaults=True) + b"\n"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
 
 
 def _lines(data: bytes, name: str) -> Iterator[Observed]:
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            for line in file:
-                yield _parsed(_OBSERVED, line, name)
-    except (OSError, EOFError, zlib.error) as error:
-        raise StorageError(f"The document {name} is damaged: {error}.") from error
+    with _damage(name), gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        for line in file:
+            yield _parsed(_OBSERVED, line, name)
 
 
-def _found(data: bytes, name: str, question: str) -> Observed | None:
+def _places(data: bytes, name: str) -> list[Place]:
+    """Where the questions of an outline stand in the evidence."""
+    with _damage(name), gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        return _parsed(_PLACES, file.readline(), name)
+
+
+def _outlined(data: bytes, name: str) -> Iterator[Observed]:
+    """The questions of an outline; DamagedError before the first of them where it is not whole."""
+    with _damage(name):
+        first, *lines = gzip.decompress(data).splitlines()
+    places = _parsed(_PLACES, first, name)
+    if len(lines) != len(places):
+        raise DamagedError(f"The document {name} is damaged: {len(lines)} of {len(places)} questions.")
+    return (_parsed(_OBSERVED, line, name) for line in lines)
+
+
+@contextmanager
+def _damage(name: str) -> Iterator[None]:
     try:
-        key = _TEXT.dump_json(question)
-    except ValueError:  # half a surrogate pair: no question that was kept has one
-        return None
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            for line in file:
-                if key in line and (observed := _parsed(_OBSERVED, line, name)).id == question:
-                    return observed
-    except (OSError, EOFError, zlib.error) as error:
-        raise StorageError(f"The document {name} is damaged: {error}.") from error
-    return None
+        yield
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise DamagedError(f"The document {name} is damaged: {error}.") from error
 
 
 def _parsed(adapter: TypeAdapter[T], data: bytes, name: str) -> T:
@@ -391,7 +519,15 @@ def _parsed(adapter: TypeAdapter[T], data: bytes, name: str) -> T:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise StorageError(f"The document {name} is damaged: {place}: {first['msg']}.") from error
+        raise DamagedError(f"The document {name} is damaged: {place}: {first['msg']}.") from error
+
+
+def _fence(claim: Claim) -> bytes:
+    return f"\n#{claim.number} {claim.by}\n".encode()
+
+
+def _active(run_id: str) -> str:
+    return f"active/{run_id}"
 
 
 def _status(run_id: str) -> str:
@@ -400,6 +536,14 @@ def _status(run_id: str) -> str:
 
 def _name_digest(golden_set: str) -> str:
     return hashlib.sha256(golden_set.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _evidence(run_id: str) -> str:
+    return f"runs/{run_id}/evidence.jsonl.gz"
+
+
+def _outline(run_id: str) -> str:
+    return f"runs/{run_id}/outline-1.jsonl.gz"
 
 
 def _idempotency(key: str) -> str:

@@ -16,7 +16,10 @@ from starlette.responses import Response
 from app.domain.errors import (
     BrokenError,
     ConflictError,
+    DamagedError,
+    DirectoryError,
     Fault,
+    ForbiddenError,
     GateError,
     InputError,
     LiveError,
@@ -27,6 +30,8 @@ from app.domain.errors import (
     NotFoundError,
     QueryError,
     StorageError,
+    TokenError,
+    UnauthenticatedError,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -83,10 +88,37 @@ KINDS: Mapping[type[GateError], Kind] = {  # the first that fits
         status=HTTPStatus.CONFLICT, name="live-locked", title="What names the live index is locked"
     ),
     ConflictError: Kind(status=HTTPStatus.CONFLICT, name="conflict", title="Something else was there first"),
+    DamagedError: Kind(
+        status=HTTPStatus.INTERNAL_SERVER_ERROR, name="damaged", title="A kept document cannot be understood"
+    ),
     StorageError: Kind(
         status=HTTPStatus.SERVICE_UNAVAILABLE,
         name="storage-unavailable",
         title="Runs cannot be read or written now",
+        headers={"Retry-After": "5"},
+    ),
+    TokenError: Kind(
+        status=HTTPStatus.UNAUTHORIZED,
+        name="invalid-token",
+        title="The token cannot be used",
+        headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
+    ),
+    UnauthenticatedError: Kind(
+        status=HTTPStatus.UNAUTHORIZED,
+        name="unauthenticated",
+        title="Nobody is signed in",
+        headers={"WWW-Authenticate": "Bearer"},
+    ),
+    ForbiddenError: Kind(
+        status=HTTPStatus.FORBIDDEN,
+        name="forbidden",
+        title="You may not do this",
+        headers={"WWW-Authenticate": 'Bearer error="insufficient_scope"'},
+    ),
+    DirectoryError: Kind(
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        name="directory-unavailable",
+        title="Who asks cannot be found out now",
         headers={"Retry-After": "5"},
     ),
     LiveUncertainError: Kind(

@@ -56,7 +56,7 @@ router = APIRouter(prefix="/v1/runs", tags=["runs"])
 async def start_run(request: Request, gate: Gate, idempotency_key: IdempotencyKey = None) -> Response:
     """Start a run; it goes on in the background."""
     body = await read_body(request, StartBody)
-    run, new = await start(
+    run, _ = await start(
         body.request(),
         records=gate.records,
         golden_sets=gate.golden_sets,
@@ -65,10 +65,8 @@ async def start_run(request: Request, gate: Gate, idempotency_key: IdempotencyKe
         idempotency_key=idempotency_key,
         requested_by=actor(request),
     )
-    if (
-        new or run.state is State.QUEUED
-    ):  # one that was begun is another process's, or was left and is taken up
-        gate.supervisor.launch(run.id)
+    if run.state is not State.DONE:
+        await gate.supervisor.take_up(run.id)
     return _answer(run, HTTPStatus.ACCEPTED, {"Location": f"/v1/runs/{run.id}"})
 
 
