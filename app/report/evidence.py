@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from app.domain import causes, legs
+from app.domain.decision import flip
 from app.domain.golden import Question
-from app.domain.observation import Failure, Hit, Observation, entry_hits, in_context
+from app.domain.newcomers import Newcomer, Newcomers
+from app.domain.observation import Failure, Hit, Observation, context, entry_hits, in_context
 from app.domain.outcome import Cause, Observed, Outcome, QuestionResult, cause, first_where, observations
 from app.domain.query import Queries, QuerySettings, Side
-from app.domain.run import Run
-
-_NAMED = 3  # newcomers that a line names before it says how many more
+from app.domain.run import Flip, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,40 +59,68 @@ def _rank(result: Observed, seen: Observation, query: QuerySettings) -> str:
 
 def where_it_went(result: Observed, after: Observation | None, query: QuerySettings) -> str:
     """Where the answer is in the candidate, in words; empty where it is in context or was not measured."""
-    found = cause(result, after, query) if after is not None else None
+    if after is None:
+        return ""
+    found, returned = cause(result, after, query), len(after.hits)
     match found:
         case Cause.DOCUMENT_MISSING:
-            return f"document missing from candidate: {', '.join(result.missing.candidate)}"
+            return "not in the candidate index"
         case Cause.FILTERED_OUT:
             return "hidden by the question's filter"
         case Cause.BELOW_CUT_OFF:
-            return "found within reach, but below the score cut-off"
+            return f"at {after.rank} of {returned}, but below the score cut-off"
         case Cause.NOT_RETRIEVED:
-            return f"not retrieved: not among the first {query.candidates} chunks"
+            return f"not among the {returned} chunks that came back"
         case Cause.RANKED_OUT:
-            return f"ranked out: at {after and after.rank}, and the context ends at {query.context_size}"
+            return f"at {after.rank} of {returned}, and the context ends at {query.context_size}"
         case None:
             return ""
         case _:
             assert_never(found)
 
 
-def context(seen: Observation | None, query: QuerySettings) -> tuple[Hit, ...]:
-    """The chunks that the application would send to the model, cut-offs apart."""
-    return tuple(hit for hit in seen.hits if hit.rank <= query.context_size) if seen else ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Why a question is lost, in words. `cause`: its code, empty where none is known; `why`: what the evidence
+    says of it, further causes that hold, and which leg of the query lost it; `taken`: what took its place.
+    """
+
+    cause: str
+    why: tuple[str, ...]
+    taken: str
 
 
-def documents(hits: tuple[Hit, ...]) -> frozenset[str]:
-    """What the hits come from: their parent documents, and their keys where they have none."""
-    return frozenset(_document(hit) for hit in hits)
+def loss(flip: Flip, run: Run) -> Loss:
+    """The loss of a question of the run's lost list."""
+    told = []
+    if flip.cause is not None and flip.evidence is not None:
+        told.append(causes.sentence(flip.cause, flip.evidence))
+    if flip.also:
+        told.append(f"Also: {', '.join(flip.also)}.")
+    told.extend(legs.sentence(probe, run.query) for probe in run.legs if probe.id == flip.id)
+    return Loss(cause=flip.cause or "", why=tuple(told), taken=_taken(flip.took_its_place))
 
 
-def _document(hit: Hit) -> str:
-    return hit.parent if hit.parent is not None else f"chunk {hit.key}"
+class Losses:
+    """The losses of a run by its questions."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._lost = {flip.id: flip for flip in run.lost}
+
+    def of(self, result: QuestionResult) -> Loss | None:
+        """None: the question is not lost."""
+        if not result.critical_lost and result.outcome is not Outcome.LOST:
+            return None
+        kept = self._lost.get(result.id)
+        if kept is None or kept.took_its_place is None:  # a record of before it was kept
+            kept = flip(result, self._run.query, lost=True)
+        return loss(kept, self._run)
 
 
-def is_from(hit: Hit, known: frozenset[str]) -> bool:
-    return _document(hit) in known
+def in_reach(seen: Observation | None, query: QuerySettings) -> tuple[Hit, ...]:
+    """The chunks of an observation's context."""
+    return context(seen.hits, query) if seen is not None else ()
 
 
 _ALONE = Question(id="alone", question="alone", answers=("alone",))
@@ -103,28 +132,17 @@ def dropped(hit: Hit, query: QuerySettings) -> bool:
     return not in_context(_ALONE, seen, query)
 
 
-def newcomers(pair: Shown, queries: Queries) -> tuple[Hit, ...]:
-    """The first chunk of every document that is in the candidate's context and not in the baseline's."""
-    known = documents(context(pair.before, queries.baseline))
-    first: dict[str, Hit] = {}
-    for hit in context(pair.after, queries.candidate):
-        if not is_from(hit, known):
-            first.setdefault(_document(hit), hit)
-    return tuple(first.values())
+def _taken(new: Newcomers | None) -> str:
+    """What took the answer's place; empty where that was not kept."""
+    if new is None:
+        return ""
+    if not new.first:
+        return "nothing new" if new.returned else "nothing: the candidate returned no chunks"
+    more = (f"and {new.more} more",) if new.more else ()
+    return "; ".join((*(label(each) for each in new.first), *more))
 
 
-def place_taken(pair: Shown, queries: Queries) -> str:
-    """What took the answer's place, in words."""
-    new = newcomers(pair, queries)
-    if not new:
-        return (
-            "nothing new" if pair.after and pair.after.hits else "nothing: the candidate returned no chunks"
-        )
-    named = "; ".join(label(hit) for hit in new[:_NAMED])
-    return named if len(new) <= _NAMED else f"{named}; and {len(new) - _NAMED} more"
-
-
-def label(hit: Hit) -> str:
+def label(hit: Hit | Newcomer) -> str:
     """Title and parent document of a chunk."""
     name = hit.parent if hit.parent is not None else f"chunk {hit.key} without a parent document"
     return f"{hit.title} ({name})" if hit.title and hit.title != hit.parent else name

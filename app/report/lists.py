@@ -1,32 +1,30 @@
 """The questions of a run in the lists that a page shows, gathered in one pass and cut to what is shown."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 
 from markupsafe import Markup
 
-from app.domain import causes, legs
 from app.domain.golden import Question
-from app.domain.observation import Hit, Observation
+from app.domain.observation import Hit, Observation, source
 from app.domain.outcome import Outcome, QuestionResult, failed
 from app.domain.query import QuerySettings, Side
 from app.domain.review import anchor, reviewable
-from app.domain.run import Flip, Run
+from app.domain.run import Run
 from app.report.escaping import clipped, visible
 from app.report.evidence import (
     Expected,
+    Loss,
+    Losses,
     Shown,
-    context,
-    documents,
     dropped,
     expected,
     failures,
     forbidden_places,
-    is_from,
+    in_reach,
     moved,
     owner,
-    place_taken,
     shown,
     stale_in_words,
     where_it_went,
@@ -103,16 +101,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A lost question. `why`: the sentences of its cause. `pair`: its contexts, None where the page would become
-    too large.
-    """
+    """A lost question. `pair`: its contexts, None where the page would become too large."""
 
     row: Row
     unstable: bool
     expected: tuple[Expected, ...]
     where: str
-    why: tuple[str, ...]
-    taken: str
+    lost: Loss
     note: str | None
     question: Question
     pair: Shown | None
@@ -153,7 +148,7 @@ class Lists:
     """
 
     findings: Findings
-    flips: Mapping[str, Flip]
+    losses: Losses
     forbidden: list[Row] = field(default_factory=list)
     forbidden_now: list[Row] = field(default_factory=list)
     critical: list[Card] = field(default_factory=list)
@@ -207,7 +202,7 @@ class Lists:
     @classmethod
     def of(cls, run: Run, results: Iterable[QuestionResult], *, contexts: int | None = None) -> "Lists":
         """`contexts`: how many lost questions keep their contexts, critical ones apart; None: all."""
-        lists = cls(findings=Findings(run), flips={flip.id: flip for flip in run.lost})
+        lists = cls(findings=Findings(run), losses=Losses(run))
         for each in results:
             lists._add(each, run, contexts)
         return lists
@@ -220,11 +215,11 @@ class Lists:
             shows = forbidden_places(each, side) if each.forbidden else ""
             if shows:
                 rows.append(_row(each, run, shows, home=False))
-        if each.critical_lost:
-            self._add_card(each, run, self.critical, with_contexts=True)
-        elif each.outcome is Outcome.LOST:
-            few = contexts is None or len(self.plain) < contexts
-            self._add_card(each, run, self.plain, with_contexts=few)
+        lost = self.losses.of(each)
+        if lost is not None:
+            few = contexts is None or len(self.plain) < contexts or each.critical_lost
+            card = _card(each, run, lost, with_contexts=few)
+            (self.critical if each.critical_lost else self.plain).append(_without_the_rest(card, run))
         if failed(each):
             home = each.outcome is Outcome.ERROR and not each.critical_lost
             self.errors.append(_row(each, run, "; ".join(failures(each)), home=home))
@@ -244,10 +239,6 @@ class Lists:
                 self.unchanged.append(_row(each, run, "absent from both contexts"))
             case _:
                 pass
-
-    def _add_card(self, each: QuestionResult, run: Run, cards: list[Card], *, with_contexts: bool) -> None:
-        card = _card(each, run, self.flips.get(each.id), with_contexts=with_contexts)
-        cards.append(_without_the_rest(card, run))
 
     def _time(self, each: QuestionResult) -> None:
         first = (each.baseline[:1], each.candidate[:1])
@@ -277,16 +268,14 @@ def _row(each: QuestionResult, run: Run, note: str, *, home: bool = True, cause:
     )
 
 
-def _card(each: QuestionResult, run: Run, flip: Flip | None, *, with_contexts: bool) -> Card:
+def _card(each: QuestionResult, run: Run, lost: Loss, *, with_contexts: bool) -> Card:
     pair = shown(each, run.query)
-    cause, sentences = _why(each, run, flip)
     return Card(
-        row=_row(each, run, "", cause=cause),
+        row=_row(each, run, "", cause=lost.cause),
         unstable=each.outcome is not Outcome.LOST,
         expected=expected(each, pair),
         where=where_it_went(each, pair.after, run.query.candidate),
-        why=sentences,
-        taken=place_taken(pair, run.query),
+        lost=lost,
         note=each.note,
         question=each,
         pair=pair if with_contexts else None,
@@ -307,32 +296,14 @@ def _without_the_rest(card: Card, run: Run) -> Card:
 
 
 def _to_context(seen: Observation | None, query: QuerySettings) -> Observation | None:
-    return None if seen is None else replace(seen, hits=context(seen, query))
-
-
-def _why(each: QuestionResult, run: Run, flip: Flip | None) -> tuple[str, tuple[str, ...]]:
-    """The cause, and sentences: what the evidence says of it, further causes that hold, and which leg of the
-    query lost it.
-    """
-    if flip is not None and flip.cause is not None and flip.evidence is not None:
-        found = causes.Why(cause=flip.cause, also=flip.also, evidence=flip.evidence)
-    else:  # a run of before causes were kept
-        computed = causes.why(each, run.query)
-        if computed is None:
-            return "", ()
-        found = computed
-    told = [causes.sentence(found.cause, found.evidence)]
-    if found.also:
-        told.append(f"Also: {', '.join(found.also)}.")
-    told.extend(legs.sentence(probe, run.query) for probe in run.legs if probe.id == each.id)
-    return found.cause.value, tuple(told)
+    return None if seen is None else replace(seen, hits=in_reach(seen, query))
 
 
 def _offers(each: QuestionResult, pair: Shown, run: Run) -> Iterator[Offer]:
     """The documents of the candidate's context in their order, then those of the label that are not there."""
-    hits = context(pair.after, run.query.candidate)
+    hits = in_reach(pair.after, run.query.candidate)
     labelled = each.labelled_documents
-    known = (*context(pair.before, run.query.baseline), *hits)
+    known = (*in_reach(pair.before, run.query.baseline), *hits)
     titles = {hit.parent: hit.title for hit in known if hit.parent is not None and hit.title}
     for document in dict.fromkeys((*(hit.parent for hit in hits if hit.parent is not None), *labelled)):
         title = titles.get(document, document)
@@ -341,7 +312,7 @@ def _offers(each: QuestionResult, pair: Shown, run: Run) -> Iterator[Offer]:
 
 def _columns(card: Card, pair: Shown) -> tuple[Column, Column]:
     run, queries = card.run, card.run.query
-    before, after = context(pair.before, queries.baseline), context(pair.after, queries.candidate)
+    before, after = in_reach(pair.before, queries.baseline), in_reach(pair.after, queries.candidate)
     chunks = _Chunks(card.question, terms(visible(card.question.question)), kept=run.policy.evidence_text)
     gone = tuple(chunks.of(hit, queries.baseline, _unless(hit, after, "gone")) for hit in before)
     new = tuple(chunks.of(hit, queries.candidate, _unless(hit, before, "new")) for hit in after)
@@ -353,7 +324,7 @@ def _columns(card: Card, pair: Shown) -> tuple[Column, Column]:
 
 def _unless(hit: Hit, others: tuple[Hit, ...], word: str) -> tuple[str, ...]:
     """The word for a chunk of whose document the other side shows nothing."""
-    return () if is_from(hit, documents(others)) else (word,)
+    return () if source(hit) in {source(each) for each in others} else (word,)
 
 
 def _note(seen: Observation | None) -> str:
