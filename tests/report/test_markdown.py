@@ -47,9 +47,9 @@ def test_lists_lost_questions_critical_first_with_all_that_decides_them() -> Non
         "leave-policy",
         "2, 2 → 9, 9",
         (
-            "ranked-out Before at 2, now at 9; the context ends at 5. Keyword rank 2 → none, vector rank 3 → 4, "
-            "without the ranker rank 2 → 9: keyword search lost it: look at the analyzer, the searchable fields and the "
-            "words that its chunks still carry."
+            "ranked-out Before at 2, now at 9; the context ends at 5. Keyword rank 2 → none, "
+            "vector rank 3 → 4, without the ranker rank 2 → 9: keyword search lost it: look at the analyzer, "
+            "the searchable fields and the words that its chunks still carry."
         ),
         "Leave archive 2019 (leave-archive-2019)",
         "hr-content@contoso.example",
