@@ -12,7 +12,7 @@ from app.domain.decision import flip
 from app.domain.golden import Question
 from app.domain.newcomers import Newcomer, Newcomers
 from app.domain.observation import Failure, Hit, Observation, context, entry_hits, in_context
-from app.domain.outcome import Cause, Observed, Outcome, QuestionResult, cause, first_where, observations
+from app.domain.outcome import Cause, Observed, Outcome, QuestionResult, first_where, observations, place
 from app.domain.query import Queries, QuerySettings, Side
 from app.domain.run import Flip, Run
 
@@ -58,25 +58,35 @@ def _rank(result: Observed, seen: Observation, query: QuerySettings) -> str:
 
 
 def where_it_went(result: Observed, after: Observation | None, query: QuerySettings) -> str:
-    """Where the answer is in the candidate, in words; empty where it is in context or was not measured."""
-    if after is None:
+    """Where each answer is in the candidate that is not in its context, in words; empty where that was not measured."""
+    if after is None or after.error is not None:
         return ""
-    found, returned = cause(result, after, query), len(after.hits)
-    match found:
+    found = zip(result.entries, entry_hits(result.entries, after.hits), strict=True)
+    told = {entry: _where(result, entry, hit, query, len(after.hits)) for entry, hit in found}
+    if len(told) == 1:
+        return "".join(told.values())
+    return "; ".join(f"{' or '.join(entry)}: {where}" for entry, where in told.items() if where)
+
+
+def _where(
+    result: Observed, entry: tuple[str, ...], hit: Hit | None, query: QuerySettings, returned: int
+) -> str:
+    rank = hit.rank if hit is not None else None
+    match place(result, entry, hit, query):
         case Cause.DOCUMENT_MISSING:
             return "not in the candidate index"
         case Cause.FILTERED_OUT:
             return "hidden by the question's filter"
         case Cause.BELOW_CUT_OFF:
-            return f"at {after.rank} of {returned}, but below the score cut-off"
+            return f"at {rank} of {returned}, but below the score cut-off"
         case Cause.NOT_RETRIEVED:
             return f"not among the {returned} chunks that came back"
         case Cause.RANKED_OUT:
-            return f"at {after.rank} of {returned}, and the context ends at {query.context_size}"
+            return f"at {rank} of {returned}, and the context ends at {query.context_size}"
         case None:
             return ""
-        case _:
-            assert_never(found)
+        case unreachable:
+            assert_never(unreachable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +169,11 @@ def forbidden_places(result: Observed, side: Side) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """One entry of the labels: any one of `documents` answers it. Ranks are its first chunk's."""
+    """One entry of the labels: any one of `documents` answers it, by id and title (the id where none is known).
+    Ranks are its first chunk's.
+    """
 
-    documents: tuple[str, ...]
+    documents: tuple[tuple[str, str], ...]
     before: int | None
     after: int | None
 
@@ -170,10 +182,17 @@ def expected(result: Observed, pair: Shown) -> tuple[Expected, ...]:
     """The label's entries with where each stood in the shown observations."""
     before = _entry_ranks(result, pair.before)
     after = _entry_ranks(result, pair.after)
+    known = titles(pair)
     return tuple(
-        Expected(documents=entry, before=first, after=then)
+        Expected(documents=tuple((name, known.get(name, name)) for name in entry), before=first, after=then)
         for entry, first, then in zip(result.entries, before, after, strict=True)
     )
+
+
+def titles(pair: Shown) -> dict[str, str]:
+    """The titles of the documents that the observations show, the candidate's where both have one."""
+    shown_hits = (hit for seen in (pair.before, pair.after) if seen is not None for hit in seen.hits[::-1])
+    return {hit.parent: hit.title for hit in shown_hits if hit.parent is not None and hit.title}
 
 
 def _entry_ranks(result: Observed, seen: Observation | None) -> tuple[int | None, ...]:

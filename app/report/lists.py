@@ -27,6 +27,7 @@ from app.report.evidence import (
     owner,
     shown,
     stale_in_words,
+    titles,
     where_it_went,
 )
 from app.report.findings import Findings, Section
@@ -302,12 +303,9 @@ def _to_context(seen: Observation | None, query: QuerySettings) -> Observation |
 def _offers(each: QuestionResult, pair: Shown, run: Run) -> Iterator[Offer]:
     """The documents of the candidate's context in their order, then those of the label that are not there."""
     hits = in_reach(pair.after, run.query.candidate)
-    labelled = each.labelled_documents
-    known = (*in_reach(pair.before, run.query.baseline), *hits)
-    titles = {hit.parent: hit.title for hit in known if hit.parent is not None and hit.title}
+    labelled, known = each.labelled_documents, titles(pair)
     for document in dict.fromkeys((*(hit.parent for hit in hits if hit.parent is not None), *labelled)):
-        title = titles.get(document, document)
-        yield Offer(document=document, title=title, labelled=document in labelled)
+        yield Offer(document=document, title=known.get(document, document), labelled=document in labelled)
 
 
 def _columns(card: Card, pair: Shown) -> tuple[Column, Column]:

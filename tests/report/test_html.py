@@ -98,7 +98,7 @@ def test_lost_questions_show_both_contexts_side_by_side() -> None:
     ]
     assert places == sorted(places)
     first = lost[places[0] : places[1]]
-    assert "Expected leave-policy Rank before → after 2, 2 → 9, 9" in first
+    assert "Expected Leave policy leave-policy Rank before → after 2, 2 → 9, 9" in first
     assert "Why ranked-out Before at 2, now at 9; the context ends at 5. Keyword rank 2 → none" in first
     assert first.count("the context ends at 5") == 2  # why, and below the candidate's chunks where it is now
     assert "Took its place Leave archive 2019 (leave-archive-2019)" in first
@@ -249,8 +249,9 @@ def test_require_all_shows_where_every_document_went() -> None:
     run = examples.a_run()
     both = replace(question, baseline=(before, before), candidate=(after, after))
     lost = page(examples.example(run, [both])).section("lost")
-    assert "Expected form (rank 1 → 1) and a or b (rank 2 → 6)" in lost
+    assert "Expected Form form (rank 1 → 1) and A a or B b (rank 2 → 6)" in lost
     assert "2, 2 → 6, 6" in lost
+    assert "Answer: a or b: at 6 of 7, and the context ends at 5" in lost
 
 
 # decisions -------------------------------------------------------------------------------------------------
