@@ -16,7 +16,6 @@ class Newcomer:
     rank: int
     key: str | None
     parent: str | None
-    title: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +43,7 @@ def newcomers(observed: Observed, queries: Queries) -> Newcomers:
             found.setdefault(source(hit), hit)
     first = tuple(found.values())[:MOST_NAMED]
     return Newcomers(
-        first=tuple(
-            Newcomer(rank=hit.rank, key=hit.key, parent=hit.parent, title=hit.title) for hit in first
-        ),
+        first=tuple(Newcomer(rank=hit.rank, key=hit.key, parent=hit.parent) for hit in first),
         more=len(found) - len(first),
         returned=len(returned),
     )

@@ -3,7 +3,7 @@
 Plain text and values; whoever shows them escapes them there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -100,15 +100,18 @@ class Loss:
     taken: str
 
 
-def loss(flip: Flip, run: Run) -> Loss:
-    """The loss of a question of the run's lost list."""
+_NO_TITLES: Mapping[str, str] = {}
+
+
+def loss(flip: Flip, run: Run, known: Mapping[str, str] = _NO_TITLES) -> Loss:
+    """The loss of a question of the run's lost list; `known` are titles of documents, where they may be told."""
     told = []
     if flip.cause is not None and flip.evidence is not None:
         told.append(causes.sentence(flip.cause, flip.evidence))
     if flip.also:
         told.append(f"Also: {', '.join(flip.also)}.")
     told.extend(legs.sentence(probe, run.query) for probe in run.legs if probe.id == flip.id)
-    return Loss(cause=flip.cause or "", why=tuple(told), taken=_taken(flip.took_its_place))
+    return Loss(cause=flip.cause or "", why=tuple(told), taken=_taken(flip.took_its_place, known))
 
 
 class Losses:
@@ -125,7 +128,7 @@ class Losses:
         kept = self._lost.get(result.id)
         if kept is None or kept.took_its_place is None:  # a record of before it was kept
             kept = flip(result, self._run.query, lost=True)
-        return loss(kept, self._run)
+        return loss(kept, self._run, titles(shown(result, self._run.query)))
 
 
 def in_reach(seen: Observation | None, query: QuerySettings) -> tuple[Hit, ...]:
@@ -142,20 +145,25 @@ def dropped(hit: Hit, query: QuerySettings) -> bool:
     return not in_context(_ALONE, seen, query)
 
 
-def _taken(new: Newcomers | None) -> str:
+def _taken(new: Newcomers | None, known: Mapping[str, str]) -> str:
     """What took the answer's place; empty where that was not kept."""
     if new is None:
         return ""
     if not new.first:
         return "nothing new" if new.returned else "nothing: the candidate returned no chunks"
     more = (f"and {new.more} more",) if new.more else ()
-    return "; ".join((*(label(each) for each in new.first), *more))
+    named = (_label(each, known.get(each.parent or "")) for each in new.first)
+    return "; ".join((*named, *more))
 
 
-def label(hit: Hit | Newcomer) -> str:
+def label(hit: Hit) -> str:
     """Title and parent document of a chunk."""
-    name = hit.parent if hit.parent is not None else f"chunk {hit.key} without a parent document"
-    return f"{hit.title} ({name})" if hit.title and hit.title != hit.parent else name
+    return _label(hit, hit.title)
+
+
+def _label(chunk: Hit | Newcomer, title: str | None) -> str:
+    name = chunk.parent if chunk.parent is not None else f"chunk {chunk.key} without a parent document"
+    return f"{title} ({name})" if title and title != chunk.parent else name
 
 
 def forbidden_places(result: Observed, side: Side) -> str:

@@ -43,9 +43,9 @@ def test_are_those_of_the_first_observation_that_shows_the_loss() -> None:
 
 def test_chunks_without_a_document_stand_for_themselves() -> None:
     old = Hit(rank=2, key="k1", parent=None)
-    same, new = replace(old, rank=1), Hit(rank=2, key="k2", parent=None, title="Two")
+    same, new = replace(old, rank=1), Hit(rank=2, key="k2", parent=None)
     found = newcomers(question((seen(*chunks("d1"), old),), (seen(same, new),)), THREE)
-    assert found.first == (Newcomer(rank=2, key="k2", parent=None, title="Two"),)
+    assert found.first == (Newcomer(rank=2, key="k2", parent=None),)
 
 
 def test_where_nothing_was_returned_there_are_none() -> None:

@@ -69,10 +69,7 @@ def test_names_are_the_contracts() -> None:
             "quote": None,
         },
         "took_its_place": {
-            "first": [
-                {"rank": n, "key": f"newer-{n}-{n}", "parent": f"newer-{n}", "title": f"Newer {n}"}
-                for n in (1, 2, 3)
-            ],
+            "first": [{"rank": n, "key": f"newer-{n}-{n}", "parent": f"newer-{n}"} for n in (1, 2, 3)],
             "more": 2,
             "returned": 10,
         },

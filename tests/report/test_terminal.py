@@ -49,7 +49,7 @@ def test_lost_questions_say_where_the_answer_went_and_what_took_its_place() -> N
     assert "critical: " in line
     assert "2 → 9" in line
     assert "ranked-out" in line
-    assert "Leave archive 2019 (leave-archive-2019)" in line
+    assert "leave-archive-2019" in line
     missing = next(each for each in text.split("\n") if "visa-letter Who" in each)
     assert "1 → none" in missing
     assert "document-missing" in missing
