@@ -145,12 +145,12 @@ class _Evidence:
         if each.critical_lost:
             self.critical_lost.append(each.id)
         if each.critical_lost or each.outcome is Outcome.LOST:
-            self.lost.append(flip(each, queries, lost=True))
+            self.lost.append(_flip(each, queries, lost=True))
         if each.outcome is Outcome.LOST:
             for name in each.slice:
                 self.lost_by_slice[name].append(each.id)
         if each.outcome is Outcome.GAINED:
-            self.gained.append(flip(each, queries, lost=False))
+            self.gained.append(_flip(each, queries, lost=False))
             self.gained_by_slice.update(each.slice)
 
     def _add_steadiness(self, each: QuestionResult, baseline: Tally, candidate: Tally) -> None:
@@ -188,7 +188,7 @@ def _steady(side: Tally) -> bool:
     return side.always or side.never
 
 
-def flip(each: QuestionResult, queries: Queries, *, lost: bool) -> Flip:
+def _flip(each: QuestionResult, queries: Queries, *, lost: bool) -> Flip:
     """The question with the first observations that show it lost, or else gained."""
     before = first_where(each, Side.BASELINE, queries.baseline, inside=lost)
     after = first_where(each, Side.CANDIDATE, queries.candidate, inside=not lost)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from app.domain import causes, legs
-from app.domain.decision import flip
 from app.domain.golden import Question
 from app.domain.newcomers import Newcomer, Newcomers
 from app.domain.observation import Failure, Hit, Observation, context, entry_hits, in_context
@@ -57,32 +56,41 @@ def _rank(result: Observed, seen: Observation, query: QuerySettings) -> str:
     return f"{seen.rank} (below cut-off)" if below else str(seen.rank)
 
 
-def where_it_went(result: Observed, after: Observation | None, query: QuerySettings) -> str:
-    """Where each answer is in the candidate that is not in its context, in words; empty where that was not measured."""
+def where_it_went(
+    result: Observed, after: Observation | None, query: QuerySettings, returned: int | None
+) -> str:
+    """Where each answer is in the candidate that is not in its context, in words; empty where that was not measured.
+    `returned`: how many chunks came back, None where not known.
+    """
     if after is None or after.error is not None:
         return ""
     found = zip(result.entries, entry_hits(result.entries, after.hits), strict=True)
-    told = {entry: _where(result, entry, hit, query, len(after.hits)) for entry, hit in found}
+    told = {entry: _where(result, entry, hit, query, returned) for entry, hit in found}
     if len(told) == 1:
         return "".join(told.values())
     return "; ".join(f"{' or '.join(entry)}: {where}" for entry, where in told.items() if where)
 
 
 def _where(
-    result: Observed, entry: tuple[str, ...], hit: Hit | None, query: QuerySettings, returned: int
+    result: Observed, entry: tuple[str, ...], hit: Hit | None, query: QuerySettings, returned: int | None
 ) -> str:
     rank = hit.rank if hit is not None else None
+    of = f" of {returned}" if returned is not None else ""
     match place(result, entry, hit, query):
         case Cause.DOCUMENT_MISSING:
             return "not in the candidate index"
         case Cause.FILTERED_OUT:
             return "hidden by the question's filter"
         case Cause.BELOW_CUT_OFF:
-            return f"at {rank} of {returned}, but below the score cut-off"
+            return f"at {rank}{of}, but below the score cut-off"
         case Cause.NOT_RETRIEVED:
-            return f"not among the {returned} chunks that came back"
+            return (
+                "not among the chunks that came back"
+                if returned is None
+                else f"not among the {returned} chunks that came back"
+            )
         case Cause.RANKED_OUT:
-            return f"at {rank} of {returned}, and the context ends at {query.context_size}"
+            return f"at {rank}{of}, and the context ends at {query.context_size}"
         case None:
             return ""
         case unreachable:
@@ -92,12 +100,14 @@ def _where(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
     """Why a question is lost, in words. `cause`: its code, empty where none is known; `why`: what the evidence
-    says of it, further causes that hold, and which leg of the query lost it; `taken`: what took its place.
+    says of it, further causes that hold, and which leg of the query lost it; `taken`: what took its place;
+    `returned`: chunks of the candidate, None where not known.
     """
 
     cause: str
     why: tuple[str, ...]
     taken: str
+    returned: int | None
 
 
 _NO_TITLES: Mapping[str, str] = {}
@@ -105,29 +115,38 @@ _NO_TITLES: Mapping[str, str] = {}
 
 def loss(flip: Flip, run: Run, known: Mapping[str, str] = _NO_TITLES) -> Loss:
     """The loss of a question of the run's lost list; `known` are titles of documents, where they may be told."""
-    told = []
+    told, new = [], flip.took_its_place
     if flip.cause is not None and flip.evidence is not None:
         told.append(causes.sentence(flip.cause, flip.evidence))
     if flip.also:
         told.append(f"Also: {', '.join(flip.also)}.")
     told.extend(legs.sentence(probe, run.query) for probe in run.legs if probe.id == flip.id)
-    return Loss(cause=flip.cause or "", why=tuple(told), taken=_taken(flip.took_its_place, known))
+    return Loss(
+        cause=flip.cause or "",
+        why=tuple(told),
+        taken=_taken(new, known),
+        returned=new.returned if new else None,
+    )
 
 
+@dataclass(frozen=True, slots=True)
 class Losses:
     """The losses of a run by its questions."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._lost = {flip.id: flip for flip in run.lost}
+    _run: Run
+    _lost: Mapping[str, Flip]
+
+    @classmethod
+    def of_run(cls, run: Run) -> "Losses":
+        return cls(run, {flip.id: flip for flip in run.lost})
 
     def of(self, result: QuestionResult) -> Loss | None:
         """None: the question is not lost."""
         if not result.critical_lost and result.outcome is not Outcome.LOST:
             return None
         kept = self._lost.get(result.id)
-        if kept is None or kept.took_its_place is None:  # a record of before it was kept
-            kept = flip(result, self._run.query, lost=True)
+        if kept is None:  # not decided yet
+            return Loss(cause="", why=(), taken="", returned=None)
         return loss(kept, self._run, titles(shown(result, self._run.query)))
 
 

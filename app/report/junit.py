@@ -73,7 +73,7 @@ class _Suite:
 
 def junit(run: Run, results: Iterable[QuestionResult]) -> bytes:
     """The document in UTF-8. Suites: the verdict, then one per slice in the order of their first question."""
-    document, losses = _Document(run), Losses(run)
+    document, losses = _Document(run), Losses.of_run(run)
     for name, result in _verdict(run):
         document.add(VERDICT, name, result, 0.0)
     for each in results:

@@ -102,7 +102,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A lost question. `pair`: its contexts, None where the page would become too large."""
+    """A lost question. `contexts`: None where the page would become too large."""
 
     row: Row
     unstable: bool
@@ -110,14 +110,21 @@ class Card:
     where: str
     lost: Loss
     note: str | None
-    question: Question
-    pair: Shown | None
-    run: Run
+    contexts: "Contexts | None"
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Both contexts side by side; drawn when they are shown, for most are not."""
-        return _columns(self, self.pair) if self.pair is not None else ()
+        """Both contexts side by side."""
+        return _columns(self.contexts, self.where) if self.contexts is not None else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contexts:
+    """What the contexts of a lost question are drawn from, when they are shown."""
+
+    question: Question
+    pair: Shown
+    run: Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,15 +207,27 @@ class Lists:
             unchanged=rows(self.unchanged),
         )
 
+    def with_contexts(self, run: Run, results: Iterable[QuestionResult]) -> "Lists":
+        """The same with the contexts of these lost questions."""
+        found = ((each, self.losses.of(each)) for each in results)
+        seen = {each.id: _card(each, run, lost, with_contexts=True) for each, lost in found if lost}
+
+        def cards(every: list[Card]) -> list[Card]:
+            return [seen.get(card.row.id, card) for card in every]
+
+        return replace(self, critical=cards(self.critical), plain=cards(self.plain))
+
     @classmethod
-    def of(cls, run: Run, results: Iterable[QuestionResult], *, contexts: int | None = None) -> "Lists":
-        """`contexts`: how many lost questions keep their contexts, critical ones apart; None: all."""
-        lists = cls(findings=Findings(run), losses=Losses(run))
+    def of(cls, run: Run, results: Iterable[QuestionResult], *, contexts: int) -> "Lists":
+        """`contexts`: how many lost questions keep their contexts beside all critical ones; 0: not one does.
+        Without them the outline of each question is enough (`outline.outlined`).
+        """
+        lists = cls(findings=Findings(run), losses=Losses.of_run(run))
         for each in results:
             lists._add(each, run, contexts)
         return lists
 
-    def _add(self, each: QuestionResult, run: Run, contexts: int | None) -> None:
+    def _add(self, each: QuestionResult, run: Run, contexts: int) -> None:
         """A question may stand in two lists: what failed, or has a stale label, is always named as such."""
         self.findings.add(each)
         self._time(each)
@@ -217,10 +236,10 @@ class Lists:
             if shows:
                 rows.append(_row(each, run, shows, home=False))
         lost = self.losses.of(each)
-        if lost is not None:
-            few = contexts is None or len(self.plain) < contexts or each.critical_lost
-            card = _card(each, run, lost, with_contexts=few)
-            (self.critical if each.critical_lost else self.plain).append(_without_the_rest(card, run))
+        if lost is not None and each.critical_lost:
+            self.critical.append(_card(each, run, lost, with_contexts=contexts > 0))
+        elif lost is not None:
+            self.plain.append(_card(each, run, lost, with_contexts=len(self.plain) < contexts))
         if failed(each):
             home = each.outcome is Outcome.ERROR and not each.critical_lost
             self.errors.append(_row(each, run, "; ".join(failures(each)), home=home))
@@ -275,25 +294,23 @@ def _card(each: QuestionResult, run: Run, lost: Loss, *, with_contexts: bool) ->
         row=_row(each, run, "", cause=lost.cause),
         unstable=each.outcome is not Outcome.LOST,
         expected=expected(each, pair),
-        where=where_it_went(each, pair.after, run.query.candidate),
+        where=where_it_went(each, pair.after, run.query.candidate, lost.returned),
         lost=lost,
         note=each.note,
-        question=each,
-        pair=pair if with_contexts else None,
+        contexts=_contexts(each, pair, run) if with_contexts else None,
+    )
+
+
+def _contexts(each: QuestionResult, pair: Shown, run: Run) -> Contexts:
+    """Nothing but what is shown, so that the lists of a large run fit into memory."""
+    return Contexts(
+        question=Question(**{key.name: getattr(each, key.name) for key in fields(Question)}),
+        pair=Shown(
+            before=_to_context(pair.before, run.query.baseline),
+            after=_to_context(pair.after, run.query.candidate),
+        ),
         run=run,
     )
-
-
-def _without_the_rest(card: Card, run: Run) -> Card:
-    """The card with nothing but what it shows, so that the lists of a large run fit into memory."""
-    question = Question(**{each.name: getattr(card.question, each.name) for each in fields(Question)})
-    if card.pair is None:
-        return replace(card, question=question)
-    pair = Shown(
-        before=_to_context(card.pair.before, run.query.baseline),
-        after=_to_context(card.pair.after, run.query.candidate),
-    )
-    return replace(card, question=question, pair=pair)
 
 
 def _to_context(seen: Observation | None, query: QuerySettings) -> Observation | None:
@@ -308,15 +325,15 @@ def _offers(each: QuestionResult, pair: Shown, run: Run) -> Iterator[Offer]:
         yield Offer(document=document, title=known.get(document, document), labelled=document in labelled)
 
 
-def _columns(card: Card, pair: Shown) -> tuple[Column, Column]:
-    run, queries = card.run, card.run.query
+def _columns(shown: Contexts, where: str) -> tuple[Column, Column]:
+    run, pair, queries = shown.run, shown.pair, shown.run.query
     before, after = in_reach(pair.before, queries.baseline), in_reach(pair.after, queries.candidate)
-    chunks = _Chunks(card.question, terms(visible(card.question.question)), kept=run.policy.evidence_text)
+    chunks = _Chunks(shown.question, terms(visible(shown.question.question)), kept=run.policy.evidence_text)
     gone = tuple(chunks.of(hit, queries.baseline, _unless(hit, after, "gone")) for hit in before)
     new = tuple(chunks.of(hit, queries.candidate, _unless(hit, before, "new")) for hit in after)
     return (
         Column(title=f"Before: {run.baseline.index}", chunks=gone, note=_note(pair.before), foot=""),
-        Column(title=f"After: {run.candidate.index}", chunks=new, note=_note(pair.after), foot=card.where),
+        Column(title=f"After: {run.candidate.index}", chunks=new, note=_note(pair.after), foot=where),
     )
 
 

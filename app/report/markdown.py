@@ -183,7 +183,7 @@ class _Lists:
 
     @classmethod
     def of(cls, run: Run, results: Iterable[QuestionResult]) -> "_Lists":
-        lists = cls(findings=Findings(run), losses=Losses(run))
+        lists = cls(findings=Findings(run), losses=Losses.of_run(run))
         for each in results:
             lists._add(each, run)
         return lists
