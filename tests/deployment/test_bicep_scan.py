@@ -40,8 +40,12 @@ def python() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not installed.exists():
             shutil.rmtree(HOME, ignore_errors=True)
-            pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            for command in ([sys.executable, "-m", "venv", HOME], [*pip, f"checkov=={VERSION}"]):
+            pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+            commands: tuple[tuple[str | Path, ...], ...] = (
+                (sys.executable, "-m", "venv", HOME),
+                (*pip, f"checkov=={VERSION}"),
+            )
+            for command in commands:
                 ended = subprocess.run(command, capture_output=True, text=True, check=False)
                 if ended.returncode != 0:
                     cannot_scan(ended.stderr)
