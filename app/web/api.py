@@ -15,8 +15,17 @@ from starlette.responses import Response
 
 from app.domain.errors import GateError
 from app.gate.opened import OpenGate
-from app.web import downloads, golden_sets, health, judge, pages, reviews, runs
-from app.web.bodies import CheckBody, JudgeBody, JudgeSinceBody, OverrideBody, ReviewBody, StartBody
+from app.web import downloads, golden_sets, health, judge, live, live_pages, pages, reviews, runs
+from app.web.bodies import (
+    CheckBody,
+    JudgeBody,
+    JudgeSinceBody,
+    OverrideBody,
+    PromoteBody,
+    ReviewBody,
+    RollbackBody,
+    StartBody,
+)
 from app.web.guard import Guard
 from app.web.problems import Problem, as_json, refusal
 
@@ -78,7 +87,7 @@ class _Api(FastAPI):
 
 def _schemas() -> dict[str, Any]:
     template = "#/components/schemas/{model}"
-    received = (StartBody, CheckBody, JudgeBody, JudgeSinceBody, ReviewBody, OverrideBody)
+    received = (StartBody, CheckBody, JudgeBody, JudgeSinceBody, ReviewBody, OverrideBody, PromoteBody, RollbackBody)
     _, bodies = models_json_schema([(each, "validation") for each in received], ref_template=template)
     problem = TypeAdapter(Problem).json_schema(ref_template=template, mode="serialization")
     return {**bodies["$defs"], **problem.pop("$defs", {}), "Problem": problem}

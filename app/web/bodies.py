@@ -30,6 +30,7 @@ from app.domain.errors import Fault, InputError
 from app.domain.golden import GoldenTexts
 from app.domain.overrides import OverrideDraft
 from app.domain.review import LONGEST_TEXT, ReviewDraft, Ruling
+from app.gate.rollback import RollbackRequest
 from app.gate.start import StartRequest
 from app.web.problems import as_message
 
@@ -175,6 +176,29 @@ class OverrideBody(_Body):
     def draft(self) -> OverrideDraft:
         return OverrideDraft(
             reason=self.reason, questions=self.questions, documents=self.documents, watch=self.watch
+        )
+
+
+class PromoteBody(_Body):
+    """A promotion. `create`: it is agreed to that the key or alias is made where it does not exist yet."""
+
+    create: bool = False
+    reason: Text | None = None
+
+
+class RollbackBody(_Body):
+    """A roll back. `to`: another index than the one before the last promotion. `confirm_live`: the index that
+    the caller takes to be live; required where it was changed by hand. `drill`: everything but the write.
+    """
+
+    to: IndexName | None = None
+    confirm_live: IndexName | None = None
+    drill: bool = False
+    reason: Text | None = None
+
+    def request(self) -> RollbackRequest:
+        return RollbackRequest(
+            to=self.to, confirm_live=self.confirm_live, drill=self.drill, reason=self.reason
         )
 
 
