@@ -17,8 +17,8 @@ from app.gate.watch import Watches
 class OpenGate:
     """The gate, its adapters opened. `stamp` makes the id, time and seed of a new run.
 
-    `trail`: the audit. `live`, `watches`: what is live and its watches; None where no setting says where the
-    live index name is kept.
+    `trail`: the audit. `control`, `watches`: what it takes to change what is live, and to watch it; None where no
+    setting says where the live index name is kept.
     """
 
     records: RunRecords
@@ -28,5 +28,5 @@ class OpenGate:
     supervisor: Supervisor
     stamp: Callable[[], Stamp]
     trail: AuditTrail
-    live: LiveControl | None = None
+    control: LiveControl | None = None
     watches: Watches | None = None
