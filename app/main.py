@@ -1,5 +1,6 @@
 """The composition root: adapters are opened here and given to whoever needs them."""
 
+import logging
 import platform
 import secrets
 from collections.abc import AsyncIterator
@@ -40,6 +41,15 @@ def create_app(settings: Settings) -> "FastAPI":
     from app.web.api import create_api  # noqa: PLC0415 — a run at the command line serves nothing
 
     return create_api(lambda: open_gate(settings), version=VERSION)
+
+
+def log_to_stderr(settings: Settings) -> None:
+    """What this program logs, and the least of what its libraries do."""
+    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
+    for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # the client logs a traceback for every error answer without a body, which it then handles well
+    logging.getLogger("azure.search.documents._utils.model_base").setLevel(logging.ERROR)
 
 
 @asynccontextmanager
@@ -111,6 +121,13 @@ async def open_records(settings: Settings) -> AsyncIterator[RunRecords]:
     """The kept runs alone, for what needs no search service."""
     async with AsyncExitStack() as stack:
         yield RunRecords(await _store(settings, stack))
+
+
+@asynccontextmanager
+async def open_trail(settings: Settings) -> AsyncIterator[AuditTrail]:
+    """The audit alone."""
+    async with AsyncExitStack() as stack:
+        yield AuditTrail(await _store(settings, stack))
 
 
 async def _store(settings: Settings, stack: AsyncExitStack) -> DocumentStore:

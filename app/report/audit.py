@@ -1,38 +1,29 @@
 """A record of the audit, and a clearance, in words: one line each, for pages and the terminal."""
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from app.domain.audit import Kind, Record
 from app.domain.clearance import Clearance
 from app.domain.watch import Watched
 from app.report.escaping import visible
 
+_SAID = {
+    Kind.PROMOTING: "a promotion began: {after} in place of {before}",
+    Kind.PROMOTED: "promoted: {after} in place of {before}",
+    Kind.ROLLING_BACK: "a roll back began: {after} in place of {before}",
+    Kind.ROLLED_BACK: "rolled back: {after} in place of {before}",
+    Kind.CLOSED: "came to nothing: {after} in place of {before}",
+    Kind.REFUSED: "refused: {after} in place of {before}",
+    Kind.OVERRIDE_USED: "an override was used for {after}",
+    Kind.WATCHED: "watched {after}: {watch}",
+    Kind.DRILLED: "drilled a roll back: {after} in place of {before}",
+}
+
 
 def what(record: Record) -> str:
     """What happened, without who and when. Text from outside is made visible."""
-    before, after = _index(record.before), _index(record.after)
-    match record.kind:
-        case Kind.PROMOTING:
-            return f"a promotion began: {after} in place of {before}"
-        case Kind.PROMOTED:
-            return f"promoted: {after} in place of {before}"
-        case Kind.ROLLING_BACK:
-            return f"a roll back began: {after} in place of {before}"
-        case Kind.ROLLED_BACK:
-            return f"rolled back: {after} in place of {before}"
-        case Kind.CLOSED:
-            return f"came to nothing: {after} in place of {before}"
-        case Kind.REFUSED:
-            return f"refused: {after} in place of {before}"
-        case Kind.OVERRIDE_USED:
-            return f"an override was used for {after}"
-        case Kind.WATCHED:
-            return f"watched {after}: {record.watch.state.value if record.watch else 'no result'}"
-        case Kind.DRILLED:
-            return f"drilled a roll back: {after} in place of {before}"
-        case _:
-            assert_never(record.kind)
+    watch = record.watch.state.value if record.watch is not None else "no result"
+    return _SAID[record.kind].format(after=_index(record.after), before=_index(record.before), watch=watch)
 
 
 def who(record: Record) -> str:

@@ -41,9 +41,13 @@ def create_api(open_gate: Callable[[], AbstractAsyncContextManager[OpenGate]], *
             api.state.gate = gate
             try:
                 await gate.supervisor.resume()
+                if gate.watches is not None:
+                    gate.watches.resume()
                 yield
             finally:
                 await gate.supervisor.stop()
+                if gate.watches is not None:
+                    await gate.watches.stop()
 
     api = _Api(
         title="search-index-gate",
@@ -55,9 +59,11 @@ def create_api(open_gate: Callable[[], AbstractAsyncContextManager[OpenGate]], *
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
-    for router in (each.router for each in (runs, downloads, judge, reviews, golden_sets, health, pages)):
+    rooms = (runs, live, downloads, judge, reviews, golden_sets, health, live_pages, pages)
+    for router in (each.router for each in rooms):
         api.include_router(router)
     api.include_router(reviews.forms)
+    api.include_router(live_pages.forms)
     api.add_middleware(Guard)
     for kind in (GateError, HTTPException, RequestValidationError):
         api.add_exception_handler(kind, _answer_error)
@@ -87,7 +93,16 @@ class _Api(FastAPI):
 
 def _schemas() -> dict[str, Any]:
     template = "#/components/schemas/{model}"
-    received = (StartBody, CheckBody, JudgeBody, JudgeSinceBody, ReviewBody, OverrideBody, PromoteBody, RollbackBody)
+    received = (
+        StartBody,
+        CheckBody,
+        JudgeBody,
+        JudgeSinceBody,
+        ReviewBody,
+        OverrideBody,
+        PromoteBody,
+        RollbackBody,
+    )
     _, bodies = models_json_schema([(each, "validation") for each in received], ref_template=template)
     problem = TypeAdapter(Problem).json_schema(ref_template=template, mode="serialization")
     return {**bodies["$defs"], **problem.pop("$defs", {}), "Problem": problem}

@@ -38,6 +38,7 @@ LARGEST_BODY = 32 * 1024 * 1024  # bytes
 
 _MOST_FIELDS = 100_000  # of a form; an override names every question that failed
 _ARRAYS = ("answers", "questions", "documents")  # that a field of a form adds to
+_FLAGS = ("create", "drill")  # that a form sets by "true"
 _ENTRY = re.compile(r"answers\.[0-9]{1,4}")
 
 
@@ -239,6 +240,7 @@ def _from_form(model: type[Body], pairs: Sequence[tuple[str, str]]) -> tuple[Bod
     members: dict[str, Any] = {
         name: values if name in _ARRAYS or len(values) > 1 else values[0] for name, values in fields.items()
     }
+    members.update({name: True for name in _FLAGS if members.get(name) == "true"})
     if groups:
         members["answers"] = [*groups, *fields.get("answers", ())]
     return _valid(model, json.dumps(members).encode()), back

@@ -1,6 +1,5 @@
 """What is live: shown, promoted to, rolled back from, and the audit of all that."""
 
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
@@ -9,7 +8,7 @@ from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.domain.audit import Record, Verification
+from app.domain.audit import AuditPage, Verification, audit_page
 from app.domain.clearance import Clearance
 from app.domain.errors import NotFoundError
 from app.gate.clear import clear
@@ -17,23 +16,14 @@ from app.gate.control import LiveControl
 from app.gate.follow import Followed, followed
 from app.gate.live import Live, live
 from app.gate.opened import OpenGate
-from app.gate.promote import Promotion, PromoteRequest, promote
+from app.gate.promote import PromoteRequest, Promotion, promote
 from app.gate.retire import Retirement, retire
-from app.gate.rollback import Rollback, RollbackRequest, rollback
+from app.gate.rollback import Rollback, rollback
 from app.web.bodies import PromoteBody, RollbackBody, described, read_body
 from app.web.caller import actor
 from app.web.opened import Gate
 from app.web.problems import declared
 from app.web.runs import RunId, Wait
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditPage:
-    """Records of the audit, the newest first. `next`: give it as `before` for those that are older; None: none."""
-
-    records: tuple[Record, ...]
-    next: int | None
-
 
 _CLEARANCE = TypeAdapter(Clearance)
 _PROMOTION = TypeAdapter(Promotion)
@@ -60,12 +50,12 @@ router = APIRouter(prefix="/v1", tags=["live"])
 
 def control_of(gate: OpenGate) -> LiveControl:
     """What the live index is read and changed with; NotFoundError where no setting says where it is kept."""
-    if gate.live is None:
+    if gate.control is None:
         raise NotFoundError(
             "This service is not told where the live index name is kept: set GATE_LIVE_KEY with "
             "GATE_APPCONFIG_ENDPOINT, or GATE_LIVE_ALIAS."
         )
-    return gate.live
+    return gate.control
 
 
 async def promoted(gate: OpenGate, request: PromoteRequest, by: str | None) -> Promotion:
@@ -106,9 +96,7 @@ async def promote_run(run_id: RunId, request: Request, gate: Gate) -> Response:
     "/runs/{run_id}/promotion",
     response_model=Followed,
     response_description="The run's last promotion and its watch",
-    responses=declared(
-        HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE
-    ),
+    responses=declared(HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 async def get_promotion(run_id: RunId, gate: Gate, wait: Wait = 0) -> Response:
     """What became of the run's promotion, as soon as its watch has ended within `wait` seconds."""
@@ -160,14 +148,7 @@ async def get_audit(
     ] = None,
 ) -> Response:
     """What was done to the live index, by whom and why: promotions, refusals, watches, roll backs."""
-    return _json(_AUDIT.dump_json(page_of(await gate.trail.records(), limit, before)))
-
-
-def page_of(records: tuple[Record, ...], limit: int, before: int | None) -> AuditPage:
-    """At most `limit` records, the newest first, of those with a lower number than `before`."""
-    older = [record for record in reversed(records) if before is None or record.number < before]
-    shown = tuple(older[:limit])
-    return AuditPage(records=shown, next=shown[-1].number if len(older) > limit else None)
+    return _json(_AUDIT.dump_json(audit_page(await gate.trail.records(), limit, before)))
 
 
 @router.get(

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.domain.audit import audit_page
 from app.gate.clear import clear
 from app.gate.follow import of_run
 from app.gate.live import live
@@ -15,7 +16,7 @@ from app.gate.rollback import rollback
 from app.report.audit import watch_lines, what, who, why
 from app.web.bodies import PromoteBody, RollbackBody, read_form
 from app.web.caller import actor
-from app.web.live import control_of, page_of, promoted
+from app.web.live import control_of, promoted
 from app.web.opened import Gate
 from app.web.pages import rendered
 from app.web.reviews import own_page
@@ -33,8 +34,8 @@ forms = APIRouter(include_in_schema=False, dependencies=[Depends(own_page)])
 async def live_page(gate: Gate, before: Annotated[int | None, Query(ge=1, le=10**12)] = None) -> Response:
     """What is live, what could be returned to, and everything that was done to it, the newest first."""
     found = await live(control_of(gate))
-    page = page_of(await gate.trail.records(), SHOWN, before)
-    return rendered("live.html", live=found, page=page, may=True, hidden="", **_WORDS)
+    page = audit_page(await gate.trail.records(), SHOWN, before)
+    return rendered("live.html", live=found, page=page, may=True, hidden="", say=_WORDS)
 
 
 @router.get("/runs/{run_id}/promotion")
@@ -49,7 +50,7 @@ async def promotion_page(run_id: RunId, request: Request, gate: Gate) -> Respons
         followed=of_run(await gate.trail.records(), found.run),
         may=True,
         hidden="",
-        **_WORDS,
+        say=_WORDS,
     )
 
 
