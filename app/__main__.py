@@ -27,7 +27,7 @@ def gate() -> None:
 
 @gate.command()
 @click.option("--candidate", metavar="NAME", help="The index that may go live.")
-@click.option("--baseline", metavar="NAME", help="The index that users get now.")
+@click.option("--baseline", metavar="NAME", help="The index that users get now; left out: the live one.")
 @click.option(
     "--golden",
     "golden",

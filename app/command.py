@@ -376,6 +376,7 @@ class Here:
             records=self.opened.records,
             golden_sets=self.opened.golden_sets,
             stamp=self.opened.stamp(),
+            live=self.opened.live,
             idempotency_key=key,
         )
         return run.id

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.gate.audit import AuditTrail
 from app.gate.control import LiveControl
 from app.gate.execute import Execution
-from app.gate.ports import SearchService
+from app.gate.ports import LivePointer, SearchService
 from app.gate.records import RunRecords
 from app.gate.start import GoldenSets, Stamp
 from app.gate.supervise import Supervisor
@@ -17,13 +17,14 @@ from app.gate.watch import Watches
 class OpenGate:
     """The gate, its adapters opened. `stamp` makes the id, time and seed of a new run.
 
-    `trail`: the audit. `control`, `watches`: what it takes to change what is live, and to watch it; None where no
-    setting says where the live index name is kept.
+    `trail`: the audit. `live`: what names the live index; `control`, `watches`: what it takes to change it, and to
+    watch it. None where no setting says where the live index name is kept.
     """
 
     records: RunRecords
     golden_sets: GoldenSets
     search: SearchService
+    live: LivePointer | None = None
     execution: Execution
     supervisor: Supervisor
     stamp: Callable[[], Stamp]

@@ -264,20 +264,26 @@ class RunRecords:
 
         ConflictError if it was used for another request.
         """
-        name = f"keys/{hashlib.sha256(key.encode()).hexdigest()}.json"
-        ours = StartedBy(run=run_id, request=request)
         try:
-            await self._store.create(name, _STARTED_BY.dump_json(ours))
+            ours = StartedBy(run=run_id, request=request)
+            await self._store.create(_idempotency(key), _STARTED_BY.dump_json(ours))
         except ConflictError:
-            data, _ = await self._store.read(name)
-            first = _parsed(_STARTED_BY, data, name)
-            if first.request != request:
-                raise ConflictError(
-                    f"The idempotency key was already used for another request (run {first.run}): "
-                    "use a new key for a new request."
-                ) from None
-            return first.run
+            return await self.claimed(key, request)
         return run_id
+
+    async def claimed(self, key: str, request: str) -> str:
+        """The id of the run that an idempotency key was first used for. NotFoundError if it was not yet;
+        ConflictError if it was used for another request.
+        """
+        name = _idempotency(key)
+        data, _ = await self._store.read(name)
+        first = _parsed(_STARTED_BY, data, name)
+        if first.request != request:
+            raise ConflictError(
+                f"The idempotency key was already used for another request (run {first.run}): "
+                "use a new key for a new request."
+            )
+        return first.run
 
     async def journal(self, run_id: str, claim: str) -> tuple["Journal", list[Entry]]:
         """The run's journal, taken over from whoever wrote it before, and what it holds.
@@ -394,6 +400,10 @@ def _status(run_id: str) -> str:
 
 def _name_digest(golden_set: str) -> str:
     return hashlib.sha256(golden_set.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _idempotency(key: str) -> str:
+    return f"keys/{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
 def _journal(run_id: str) -> str:

@@ -233,7 +233,7 @@ _DESCRIPTIONS = {
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not application/json",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The request or the golden set has faults; all are listed",
     HTTPStatus.NOT_IMPLEMENTED: "This part is not built yet",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Search or storage cannot be reached",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Search, storage or what names the live index cannot be reached",
 }
 
 

@@ -61,6 +61,7 @@ async def start_run(request: Request, gate: Gate, idempotency_key: IdempotencyKe
         records=gate.records,
         golden_sets=gate.golden_sets,
         stamp=gate.stamp(),
+        live=gate.live,
         idempotency_key=idempotency_key,
         requested_by=actor(request),
     )

@@ -11,6 +11,7 @@ import pytest
 
 from app.domain.errors import (
     ConflictError,
+    InputError,
     LiveError,
     LiveLockedError,
     LiveMovedError,
@@ -18,6 +19,7 @@ from app.domain.errors import (
     NotFoundError,
 )
 from app.gate.ports import LivePointer, LiveValue
+from tests import live_places
 from tests.fakes.live import FakeLive, When
 
 
@@ -66,7 +68,10 @@ async def in_memory(_: Path) -> AsyncIterator[Place]:
     yield InMemory(FakeLive())
 
 
-OPENERS: dict[str, Callable[[Path], AbstractAsyncContextManager[Place]]] = {"fake": in_memory}
+OPENERS: dict[str, Callable[[Path], AbstractAsyncContextManager[Place]]] = {
+    "fake": in_memory,
+    **live_places.OPENERS,
+}
 
 
 @pytest.fixture(params=OPENERS)
@@ -212,6 +217,16 @@ async def test_a_lost_answer_to_a_creation_leaves_it_made_or_not(place: Place, w
     await place.heal()
     after = await place.live.read(soon())
     assert (after.index if after else None) == ("kb-v2" if written else None)
+
+
+@pytest.mark.parametrize("name", ["", "-", "KB-v2", "kb v2", "kb-v2\n", "<b>", "k" * 129, "kb/v2", "ä1"])
+async def test_a_name_that_no_index_can_have_is_not_written(place: Place, name: str) -> None:
+    before = await named(place.live)
+    with pytest.raises(InputError):
+        await place.live.point(name, etag=before.etag, deadline=soon())
+    with pytest.raises(InputError):
+        await place.live.create(name, deadline=soon())
+    assert await named(place.live) == before
 
 
 async def test_nothing_is_done_after_the_deadline(place: Place) -> None:

@@ -7,7 +7,16 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Literal
 
-from app.domain.errors import LiveError, LiveLockedError, LiveMovedError, LiveUncertainError, NotFoundError
+from app.domain.errors import (
+    Fault,
+    InputError,
+    LiveError,
+    LiveLockedError,
+    LiveMovedError,
+    LiveUncertainError,
+    NotFoundError,
+)
+from app.domain.index import is_index_name
 from app.gate.ports import LiveValue
 
 Operation = Literal["read", "point", "create"]
@@ -82,6 +91,7 @@ class FakeLive:
         return found
 
     async def point(self, index: str, *, etag: str, deadline: float) -> LiveValue:
+        _refuse_other_than_index(index)
         fault = await self._called("point", deadline)
         self._fail_before(fault)
         self.before_write(self)
@@ -92,6 +102,7 @@ class FakeLive:
         return await self._written(index, fault)
 
     async def create(self, index: str, *, deadline: float) -> LiveValue:
+        _refuse_other_than_index(index)
         fault = await self._called("create", deadline)
         self._fail_before(fault)
         self.before_write(self)
@@ -143,3 +154,8 @@ class FakeLive:
     @property
     def _modified_at(self) -> datetime:
         return _EPOCH + timedelta(seconds=self._writes)
+
+
+def _refuse_other_than_index(name: str) -> None:
+    if not is_index_name(name):
+        raise InputError([Fault(where="index", message="is no name of an index")])
