@@ -5,7 +5,7 @@ import platform
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,14 +21,17 @@ from app.adapters.golden_files import GoldenFolder
 from app.adapters.live_alias import open_live_alias
 from app.adapters.live_setting import open_live_setting
 from app.adapters.search import AzureSearch
-from app.domain.errors import InputError
+from app.domain.clearance import Rules
+from app.domain.errors import Fault, InputError
 from app.gate.audit import AuditTrail
+from app.gate.control import FlipLimits, LiveControl
 from app.gate.execute import Execution, Limits
 from app.gate.opened import OpenGate
 from app.gate.ports import DocumentStore, LivePointer
 from app.gate.records import RunRecords
 from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
+from app.gate.watch import Watches
 from app.settings import Settings, searching_faults
 
 if TYPE_CHECKING:
@@ -142,16 +145,60 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
             now=_now,
             new_claim=lambda: secrets.token_hex(8),
         )
+        golden_sets = GoldenFolder(Path(settings.golden_dir))
+        _refuse_unknown_sets(settings, golden_sets)
+        pointer = await stack.enter_async_context(open_live(settings))
+        trail = AuditTrail(store)
+        control = None
+        if pointer is not None:
+            control = LiveControl(
+                pointer=pointer,
+                trail=trail,
+                records=records,
+                golden_sets=golden_sets,
+                search=search,
+                embedder=embedder,
+                now=_now,
+                rules=_rules(settings),
+                limits=_flip_limits(settings),
+            )
         yield OpenGate(
             records=records,
-            golden_sets=GoldenFolder(Path(settings.golden_dir)),
+            golden_sets=golden_sets,
             search=search,
-            live=await stack.enter_async_context(open_live(settings)),
             execution=execution,
             supervisor=Supervisor(records=records, execution=execution),
             stamp=lambda: _stamp(settings),
-            trail=AuditTrail(store),
+            trail=trail,
+            live=pointer,
+            control=control,
+            watches=None if control is None else Watches(control=control),
         )
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(
+        required_sets=settings.required_sets,
+        sent_sets=settings.promote_sent_sets,
+        four_eyes=settings.four_eyes,
+    )
+
+
+def _flip_limits(settings: Settings) -> FlipLimits:
+    return FlipLimits(
+        settle_seconds=settings.flip_settle_seconds,
+        watch_pause_seconds=settings.watch_pause_seconds,
+        watch_concurrency=settings.max_concurrency,
+        retire_after=timedelta(hours=settings.retire_after_hours),
+    )
+
+
+def _refuse_unknown_sets(settings: Settings, golden_sets: GoldenFolder) -> None:
+    """InputError for required sets that are not deployed: no run could ever be promoted."""
+    unknown = [name for name in settings.required_sets if name not in golden_sets.names()]
+    if unknown:
+        message = f"names sets that are not deployed in {settings.golden_dir}: {', '.join(unknown)}"
+        raise InputError([Fault(where="GATE_REQUIRED_SETS", message=message)])
 
 
 @asynccontextmanager
