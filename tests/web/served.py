@@ -14,13 +14,16 @@ from app.domain.errors import NotFoundError
 from app.domain.golden import GoldenTexts
 from app.domain.query import Embedding
 from app.gate.audit import AuditTrail
+from app.gate.control import FlipLimits, LiveControl
 from app.gate.execute import Execution, Limits
 from app.gate.opened import OpenGate
 from app.gate.preflight import PROBE
 from app.gate.records import RunRecords
 from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
+from app.gate.watch import Watches
 from app.web.api import create_api
+from tests.fakes.live import FakeLive
 from tests.fakes.search import FakeSearch
 from tests.fakes.store import MemoryStore
 
@@ -75,11 +78,14 @@ def body(**members: Any) -> dict[str, Any]:
 
 @dataclass(slots=True, kw_only=True)
 class Service:
-    """What outlives a process: the store, the search service, and the ids that were given out."""
+    """What outlives a process: the store, the search service, the ids that were given out, and where the live
+    index is named, if anywhere.
+    """
 
     store: MemoryStore = field(default_factory=MemoryStore)
     search: FakeSearch = field(default_factory=FakeSearch)
     golden_sets: DeployedSets = field(default_factory=DeployedSets)
+    live: FakeLive | None = None
     _started: int = 0
     _claims: int = 0
 
@@ -120,6 +126,8 @@ class Service:
             now=lambda: NOON,
             new_claim=self._claim,
         )
+        trail = AuditTrail(self.store)
+        control = None if self.live is None else self._control(self.live, records, trail)
         yield OpenGate(
             records=records,
             golden_sets=self.golden_sets,
@@ -127,7 +135,22 @@ class Service:
             execution=execution,
             supervisor=Supervisor(records=records, execution=execution),
             stamp=self._stamp,
-            trail=AuditTrail(self.store),
+            trail=trail,
+            live=self.live,
+            control=control,
+            watches=None if control is None else Watches(control=control),
+        )
+
+    def _control(self, live: FakeLive, records: RunRecords, trail: AuditTrail) -> LiveControl:
+        return LiveControl(
+            pointer=live,
+            trail=trail,
+            records=records,
+            golden_sets=self.golden_sets,
+            search=self.search,
+            embedder=NoEmbedder(),
+            now=lambda: NOON,
+            limits=FlipLimits(watch_tries=2, watch_pause_seconds=0),
         )
 
     def _claim(self) -> str:
