@@ -32,6 +32,7 @@ from app.domain.outcome import QuestionResult, without_passages
 from app.domain.reading import decoded, read_golden_set, read_policy_table
 from app.domain.reasons import Verdict
 from app.domain.run import Run, State
+from app.gate.claims import until_free
 from app.gate.execute import OnProgress
 from app.gate.judge import judged, judged_since
 from app.gate.labels import IndexLabels, check_labels
@@ -382,7 +383,11 @@ class Here:
         return run.id
 
     async def finish(self, run_id: str, cancelled: asyncio.Event, on_progress: OnProgress) -> Run:
-        return await self.opened.execution.execute(run_id, cancelled=cancelled, on_progress=on_progress)
+        execution = self.opened.execution
+        seen = await until_free(
+            self.opened.records, run_id, look_every=execution.limits.look_every, cancelled=cancelled
+        )
+        return await execution.execute(run_id, cancelled=cancelled, on_progress=on_progress, seen=seen)
 
     async def document(self, run: Run, name: str, *, passages: bool) -> Iterable[bytes]:
         evidence: Iterable[QuestionResult] = results(await self.opened.records.evidence(run.id), run.query)

@@ -141,6 +141,7 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
                 inventory_rows=settings.inventory_limit,
                 semantic_allowance=settings.semantic_allowance,
                 leg_probes=settings.leg_probes,
+                takeover_seconds=settings.takeover_seconds,
             ),
             now=_now,
             new_claim=lambda: secrets.token_hex(8),

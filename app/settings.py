@@ -139,6 +139,7 @@ class Settings(BaseSettings):
     max_concurrency: Annotated[int, Field(ge=1, le=64)] = 2
     query_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
     run_timeout_seconds: Annotated[float, Field(gt=0, le=86_400)] = 3600
+    takeover_seconds: Annotated[float, Field(ge=0.5, le=600)] = 15
     settle_seconds: Annotated[float, Field(ge=0, le=600)] = 2
     inventory_limit: Annotated[int, Field(ge=0)] = 100_000
     semantic_allowance: Annotated[int, Field(ge=0)] | None = None

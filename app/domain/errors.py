@@ -10,6 +10,7 @@ GateError
 ├── LiveError      the place that names the live index cannot be read or written now
 │   └── LiveUncertainError  a write was sent, and whether it took effect could not be found out
 ├── StorageError   runs cannot be read or written now
+│   └── DamagedError  a document is there, and cannot be understood
 ├── QueryError     one observation could not be made; the run goes on
 └── BrokenError    the run cannot go on: the reason code says what is broken
 """
@@ -83,7 +84,11 @@ class LiveUncertainError(LiveError):
 
 
 class StorageError(GateError):
-    """The place where runs are kept does not answer, refuses, or holds something unreadable."""
+    """The place where runs are kept does not answer, or refuses."""
+
+
+class DamagedError(StorageError):
+    """One document holds what cannot be understood; others may be sound."""
 
 
 class FailureCode(StrEnum):

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from app.domain.errors import (
     BrokenError,
     ConflictError,
+    DamagedError,
     Fault,
     GateError,
     InputError,
@@ -83,6 +84,9 @@ KINDS: Mapping[type[GateError], Kind] = {  # the first that fits
         status=HTTPStatus.CONFLICT, name="live-locked", title="What names the live index is locked"
     ),
     ConflictError: Kind(status=HTTPStatus.CONFLICT, name="conflict", title="Something else was there first"),
+    DamagedError: Kind(
+        status=HTTPStatus.INTERNAL_SERVER_ERROR, name="damaged", title="A kept document cannot be understood"
+    ),
     StorageError: Kind(
         status=HTTPStatus.SERVICE_UNAVAILABLE,
         name="storage-unavailable",

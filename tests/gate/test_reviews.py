@@ -43,7 +43,7 @@ async def kept(records: RunRecords, case: Example, run_id: str = "run-1") -> Run
     writer = EvidenceWriter()
     for each in case.questions:
         writer.add(each)
-    await records.keep_evidence(run.id, writer.data())
+    await records.keep_evidence(run, writer.data())
     return run
 
 
