@@ -232,7 +232,7 @@ def _instance(request: Request) -> str:
 
 _DESCRIPTIONS = {
     HTTPStatus.NOT_FOUND: "There is no such run or golden set, or this is not set up",
-    HTTPStatus.CONFLICT: "The idempotency key was used for another request, the run is not done yet, or what is live does not allow it",
+    HTTPStatus.CONFLICT: "The key was used for another request, the run is not done yet, or what is live forbids it",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not application/json",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The request or the golden set has faults; all are listed",
