@@ -92,7 +92,8 @@ class TestPromotion:
         self, client: httpx.AsyncClient, service: Service
     ) -> None:
         run = await done(client)
-        for body in ({"create": "true"}, {"force": True}, {"reason": 7}, []):
+        bodies: tuple[object, ...] = ({"create": "true"}, {"force": True}, {"reason": 7}, [])
+        for body in bodies:
             problem(await client.post(f"/v1/runs/{run['id']}/promote", json=body), 422)
         problem(await client.post("/v1/live/rollback", json={"drill": "false"}), 422)
         assert service.live is not None
