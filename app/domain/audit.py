@@ -224,7 +224,8 @@ def history(records: Iterable[Record]) -> tuple[Record, ...]:
     flips: list[Record] = []
     for record in records:
         if record.kind in FLIPS:
-            later = (n for n, each in enumerate(flips) if each.etag_before == record.etag_after)
+            etag = record.etag_after
+            later = (n for n, each in enumerate(flips) if etag is not None and each.etag_before == etag)
             flips.insert(next(later, len(flips)), record)
     return tuple(flips)
 

@@ -87,9 +87,7 @@ async def flip(control: LiveControl, change: Change, *, unless: Unless = lambda 
 def _intent(
     control: LiveControl, change: Change, records: tuple[Record, ...], unless: Unless
 ) -> Entry | None:
-    under_way = open_flip(records)
-    if under_way is not None:
-        raise ConflictError(under_way_message(under_way, control))
+    _refuse_under_way(control, records)
     if unless(records):
         return None
     return Entry(
@@ -104,6 +102,19 @@ def _intent(
         golden_set=change.golden_set,
         reason=change.reason,
     )
+
+
+async def nothing_under_way(control: LiveControl) -> tuple[Record, ...]:
+    """All records; ConflictError where a change is under way, since nothing that is read now would hold."""
+    records = await control.trail.records()
+    _refuse_under_way(control, records)
+    return records
+
+
+def _refuse_under_way(control: LiveControl, records: tuple[Record, ...]) -> None:
+    under_way = open_flip(records)
+    if under_way is not None:
+        raise ConflictError(under_way_message(under_way, control))
 
 
 def under_way_message(intent: Record, control: LiveControl) -> str:

@@ -8,7 +8,7 @@ from app.domain.errors import Fault, InputError, NotClearedError
 from app.domain.review import text_faults, written
 from app.gate.clear import Cleared, clear
 from app.gate.control import THE_GATE, LiveControl
-from app.gate.flip import Change, flip, settle
+from app.gate.flip import Change, flip, nothing_under_way, settle
 from app.gate.ports import LiveValue
 
 
@@ -47,7 +47,7 @@ async def promote(control: LiveControl, request: PromoteRequest, *, by: str | No
     """
     reason = _reason(request.reason)
     await settle(control, by or THE_GATE)
-    seen = len(await control.trail.records())
+    seen = len(await nothing_under_way(control))
     before = await _before(control, request.run_id)
     if before is not None:
         return before

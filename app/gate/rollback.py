@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from app.domain.audit import Entry, Kind, Record, ever_live, history, open_flip, targets
+from app.domain.audit import Entry, Kind, Record, ever_live, history, targets
 from app.domain.errors import BrokenError, ConflictError, Fault, InputError, LiveMovedError
 from app.domain.reasons import Code
 from app.domain.review import text_faults, written
 from app.gate.control import THE_GATE, LiveControl
-from app.gate.flip import Change, flip, settle, under_way_message
+from app.gate.flip import Change, flip, nothing_under_way, settle
 from app.gate.ports import LiveValue
 
 NAMED = 5  # targets that are looked up and named to people
@@ -57,10 +57,7 @@ async def rollback(
     if faults:
         raise InputError(faults)
     await settle(control, by or THE_GATE)
-    records = await control.trail.records()
-    under_way = open_flip(records)
-    if under_way is not None:
-        raise ConflictError(under_way_message(under_way, control))
+    records = await nothing_under_way(control)
     live = await control.live()
     try:
         plan = await _plan(control, request, records, live)
