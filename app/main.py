@@ -32,10 +32,12 @@ from app.gate.records import RunRecords
 from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
 from app.gate.watch import Watches
-from app.settings import Settings, searching_faults
+from app.settings import Auth, Settings, searching_faults
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from app.web.access import Access
 
 _DEFAULT_RUNS = Path(".gate/runs")
 _RECORDED = ("azure-search-documents", "azure-appconfiguration", "azure-core", "pydantic")
@@ -45,7 +47,25 @@ def create_app(settings: Settings) -> "FastAPI":
     """The service. Its adapters are opened when it starts and closed when it stops."""
     from app.web.api import create_api  # noqa: PLC0415 — a run at the command line serves nothing
 
-    return create_api(lambda: open_gate(settings), version=VERSION)
+    access = (lambda: open_access(settings)) if settings.auth is Auth.ENTRA else None
+    return create_api(lambda: open_gate(settings), version=VERSION, open_access=access)
+
+
+@asynccontextmanager
+async def open_access(settings: Settings) -> AsyncIterator["Access"]:
+    """How callers sign in to the service: with Entra."""
+    from app.adapters.directory import open_directory  # noqa: PLC0415 — a run at the command line serves nothing
+    from app.adapters.tokens import SigningKeys, TokenReader  # noqa: PLC0415
+    from app.web.access import Access  # noqa: PLC0415
+
+    async with open_directory(settings.entra_issuer) as directory:
+        tokens = TokenReader(
+            issuer=settings.entra_issuer,
+            tenant_id=settings.entra_tenant_id or "",
+            audiences=settings.entra_audiences,
+            keys=SigningKeys(directory.keys),
+        )
+        yield Access(tokens)
 
 
 def log_to_stderr(settings: Settings) -> None:
@@ -129,7 +149,10 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
             )
         )
         store = await _store(settings, stack)
-        records = RunRecords(store)
+        records, trail = RunRecords(store), AuditTrail(store)
+        golden_sets = GoldenFolder(Path(settings.golden_dir))
+        _refuse_unknown_sets(settings, golden_sets)
+        live = await stack.enter_async_context(open_live(settings))
         execution = Execution(
             records=records,
             search=search,
@@ -146,14 +169,10 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
             now=_now,
             new_claim=lambda: secrets.token_hex(8),
         )
-        golden_sets = GoldenFolder(Path(settings.golden_dir))
-        _refuse_unknown_sets(settings, golden_sets)
-        pointer = await stack.enter_async_context(open_live(settings))
-        trail = AuditTrail(store)
         control = None
-        if pointer is not None:
+        if live is not None:
             control = LiveControl(
-                pointer=pointer,
+                pointer=live,
                 trail=trail,
                 records=records,
                 golden_sets=golden_sets,
@@ -167,11 +186,11 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
             records=records,
             golden_sets=golden_sets,
             search=search,
+            live=live,
             execution=execution,
             supervisor=Supervisor(records=records, execution=execution),
             stamp=lambda: _stamp(settings),
             trail=trail,
-            live=pointer,
             control=control,
             watches=None if control is None else Watches(control=control),
         )

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.domain.audit import audit_page
+from app.domain.caller import Role
 from app.gate.clear import clear
 from app.gate.follow import of_run
 from app.gate.live import live
@@ -15,7 +16,7 @@ from app.gate.promote import PromoteRequest
 from app.gate.rollback import rollback
 from app.report.audit import watch_lines, what, who, why
 from app.web.bodies import PromoteBody, RollbackBody, read_form
-from app.web.caller import actor
+from app.web.caller import actor, may
 from app.web.live import control_of, promoted
 from app.web.opened import Gate
 from app.web.pages import rendered
@@ -31,11 +32,13 @@ forms = APIRouter(include_in_schema=False, dependencies=[Depends(own_page)])
 
 
 @router.get("/live")
-async def live_page(gate: Gate, before: Annotated[int | None, Query(ge=1, le=10**12)] = None) -> Response:
+async def live_page(
+    request: Request, gate: Gate, before: Annotated[int | None, Query(ge=1, le=10**12)] = None
+) -> Response:
     """What is live, what could be returned to, and everything that was done to it, the newest first."""
     found = await live(control_of(gate))
     page = audit_page(await gate.trail.records(), SHOWN, before)
-    return rendered("live.html", live=found, page=page, may=True, hidden="", say=_WORDS)
+    return rendered("live.html", live=found, page=page, may=may(request, Role.PROMOTE), hidden="", say=_WORDS)
 
 
 @router.get("/runs/{run_id}/promotion")
@@ -48,7 +51,7 @@ async def promotion_page(run_id: RunId, request: Request, gate: Gate) -> Respons
         candidate=found.run.candidate.index,
         clearance=found.clearance,
         followed=of_run(await gate.trail.records(), found.run),
-        may=True,
+        may=may(request, Role.PROMOTE),
         hidden="",
         say=_WORDS,
     )
