@@ -124,8 +124,12 @@ def _log(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
     for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # the client logs a traceback for every error answer without a body, which it then handles well
-    logging.getLogger("azure.search.documents._utils.model_base").setLevel(logging.ERROR)
+    # the clients log a traceback for every error answer without a body, which they then handle well
+    for name in (
+        "azure.search.documents._utils.model_base",
+        "azure.appconfiguration._generated._utils.model_base",
+    ):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _refuse_bytes(options: RunOptions) -> None:
