@@ -17,6 +17,7 @@ from app.adapters.credentials import azure_credential, azure_identity
 from app.adapters.embeddings import AzureEmbedder
 from app.adapters.folder import folder_of, open_folder
 from app.adapters.golden_files import GoldenFolder
+from app.adapters.limiter import Limiter
 from app.adapters.search import AzureSearch
 from app.domain.errors import InputError
 from app.gate.execute import Execution, Limits
@@ -55,7 +56,7 @@ async def open_search(settings: Settings) -> AsyncIterator[AzureSearch]:
             credential=credential,
             audience=settings.search_audience,
             client_id=settings.client_id,
-            max_concurrency=settings.max_concurrency,
+            limiter=_limiter(settings),
             query_timeout_seconds=settings.query_timeout_seconds,
         ) as search,
     ):
@@ -73,7 +74,7 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
         embedder = await stack.enter_async_context(
             AzureEmbedder(
                 credential=embedding,
-                max_concurrency=settings.max_concurrency,
+                limiter=_limiter(settings),
                 query_timeout_seconds=settings.query_timeout_seconds,
             )
         )
@@ -122,6 +123,10 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> DocumentStore:
     return await stack.enter_async_context(open_blobs(settings.runs_url, credential=identity))
 
 
+def _limiter(settings: Settings) -> Limiter:
+    return Limiter(ceiling=settings.max_concurrency, share=settings.capacity_share)
+
+
 def _secret(value: SecretStr | None) -> str | None:
     return None if value is None else value.get_secret_value()
 
@@ -143,6 +148,7 @@ def _stamp(settings: Settings) -> Stamp:
             "settings": {
                 "search_endpoint": settings.search_endpoint,
                 "max_concurrency": settings.max_concurrency,
+                "capacity_share": settings.capacity_share,
                 "query_timeout_seconds": settings.query_timeout_seconds,
                 "run_timeout_seconds": settings.run_timeout_seconds,
             },

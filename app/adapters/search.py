@@ -27,6 +27,7 @@ from azure.search.documents.indexes.aio import SearchIndexClient
 from azure.search.documents.models import VectorizableTextQuery, VectorizedQuery, VectorQuery
 
 from app.adapters.credentials import Credential
+from app.adapters.limiter import Limiter
 from app.adapters.refusals import Identity, Refusal, refused, service_text, unauthorized
 from app.adapters.retries import FailedAttemptError, Retries
 from app.adapters.scrubbing import scrubbed
@@ -51,9 +52,9 @@ T = TypeVar("T")
 class AzureSearch:
     """A `SearchService` for one endpoint; enter it before use, leaving it closes every connection.
 
-    At most `max_concurrency` observations are under way, for all runs together. `query_timeout_seconds`
-    limits one attempt with its whole body, so that a trickling answer cannot stretch it. `audience` is the
-    service's in another cloud (https://search.azure.us). `client_id` is shown where the identity is refused.
+    `limiter` is the one of this service, for all runs together. `query_timeout_seconds` limits one attempt
+    with its whole body, so that a trickling answer cannot stretch it. `audience` is the service's in another
+    cloud (https://search.azure.us). `client_id` is shown where the identity is refused.
     `enforce_https=False` lets a token travel over http to a stand-in on this machine. `clock`, `sleep` and
     `jitter` are those of the retries.
     """
@@ -63,7 +64,7 @@ class AzureSearch:
         *,
         endpoint: str,
         credential: Credential,
-        max_concurrency: int,
+        limiter: Limiter,
         query_timeout_seconds: float,
         audience: str | None = None,
         client_id: str | None = None,
@@ -79,7 +80,7 @@ class AzureSearch:
         if enforce_https and not self._identity.by_key and not endpoint.lower().startswith("https://"):
             message = f"is {endpoint!r}: a token is sent over https only; use https, or a key"
             raise InputError([Fault(where="GATE_SEARCH_ENDPOINT", message=message)])
-        self._limiter = asyncio.Semaphore(max_concurrency)
+        self._limiter = limiter
         self._retries = Retries(
             attempt_seconds=query_timeout_seconds, clock=clock, sleep=sleep, jitter=jitter
         )
@@ -127,12 +128,13 @@ class AzureSearch:
                 refuse_unranked(rows, ask)
             return rows
 
-        tried = await self._retries.run(attempt, deadline=deadline, limiter=self._limiter)
+        tried = await self._retries.run(attempt, deadline=deadline, limiter=self._limiter, telling=True)
         return Answer(
             rows=tried.value,
             elapsed_ms=tried.elapsed_ms,
             attempts=tried.attempts,
             throttled=tried.throttled,
+            at_once=tried.at_once,
         )
 
     async def describe(self, name: str, deadline: float) -> Described:

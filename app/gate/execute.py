@@ -26,7 +26,7 @@ from app.gate.labels import Audit, AuditedIndex, audit
 from app.gate.ledger import Ledger
 from app.gate.legs import probe_legs
 from app.gate.noise import noisy, probe_noise
-from app.gate.ports import Embedder, SearchService
+from app.gate.ports import ASKING, Embedder, SearchService
 from app.gate.preflight import Findings, check_filters, cost, cost_check, probe, stand_still
 from app.gate.records import EvidenceWriter, Journal, RunRecords
 from app.gate.start import asked
@@ -44,9 +44,10 @@ KEEP_PROGRESS_EVERY = 2.0  # seconds between two progress notes in the stored st
 class Limits:
     """What a run may use.
 
-    `concurrency`: observations under way at once. `run_timeout_seconds`: from its (re)start. `settle_seconds`:
-    between two counts of an index that must agree. `inventory_rows`: chunks of an index that are read at most.
-    `semantic_allowance`: semantic queries a calendar month (UTC) that the runs kept here may use; None: any.
+    `concurrency`: observations under way at once, at the most. `run_timeout_seconds`: from its (re)start.
+    `settle_seconds`: between two counts of an index that must agree. `inventory_rows`: chunks of an index that
+    are read at most. `semantic_allowance`: semantic queries a calendar month (UTC) that the runs kept here may
+    use; None: any.
     `leg_probes`: whether lost questions are asked again by each leg of the query.
     """
 
@@ -84,6 +85,7 @@ class Execution:
         ConflictError: another process has taken it over. StorageError: its end could not be kept; it can be
         executed again and goes on where it was. Being cancelled as a task leaves it ready for that, too.
         """
+        ASKING.set(run_id)
         run, etag = await self.records.read(run_id)
         if run.state is State.DONE:
             await self.records.close(run_id)
@@ -139,7 +141,7 @@ class Execution:
         await keeper.keep()
         if keeper.blocked:
             return
-        await Comparison(
+        comparison = Comparison(
             run=keeper.run,
             questions=questions,
             seed=int(keeper.run.manifest["seed"]),
@@ -150,8 +152,12 @@ class Execution:
             concurrency=self.limits.concurrency,
             deadline=deadline,
             on_observed=keeper.noting(on_progress),
-        ).make()
-        keeper.took(comparison=loop.time() - asking)
+        )
+        try:
+            await comparison.make()
+        finally:
+            keeper.took(comparison=loop.time() - asking)
+            keeper.reached(highest=comparison.highest, last=comparison.last)
         await self._probe_noise(keeper, questions, ledger, deadline)
         if self.limits.leg_probes:
             await self._probe_legs(keeper, questions, ledger, deadline)
@@ -377,6 +383,10 @@ class _Keeper:
             **{part: round(each, 3) for part, each in seconds.items()},
         }
         self.run = replace(self.run, manifest={**self.run.manifest, "seconds": noted})
+
+    def reached(self, **at_once: int) -> None:
+        """Note how many requests the service had at once, this time."""
+        self.run = replace(self.run, manifest={**self.run.manifest, "at_once": at_once})
 
     def found(self, findings: Findings) -> None:
         self.add(*findings.checks)
