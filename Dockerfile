@@ -5,9 +5,9 @@ FROM ${PYTHON_IMAGE} AS packages
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_NO_CACHE_DIR=1
 WORKDIR /build
-COPY requirements/run.txt ./
+COPY requirements/monitor.txt ./
 RUN python3 -m venv /venv \
- && /venv/bin/pip install --require-hashes --no-deps --only-binary :all: -r run.txt \
+ && /venv/bin/pip install --require-hashes --no-deps --only-binary :all: -r monitor.txt \
  && /venv/bin/pip check
 
 FROM ${PYTHON_IMAGE}

@@ -27,7 +27,7 @@ def gate() -> None:
 
 @gate.command()
 @click.option("--candidate", metavar="NAME", help="The index that may go live.")
-@click.option("--baseline", metavar="NAME", help="The index that users get now.")
+@click.option("--baseline", metavar="NAME", help="The index that users get now; left out: the live one.")
 @click.option(
     "--golden",
     "golden",
@@ -41,6 +41,11 @@ def gate() -> None:
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
     help="Where run.json, report.html, report.md and junit.xml go.",
+)
+@click.option(
+    "--passages/--no-passages",
+    default=True,
+    help="Whether those quote the documents; not where more people read them than may read the documents.",
 )
 @click.option(
     "--noise-runs", type=click.IntRange(min=0), metavar="N", help="Further observations of the baseline."

@@ -29,10 +29,11 @@ from app.domain.decision import results
 from app.domain.errors import Fault, GateError, InputError, NotFoundError, StorageError
 from app.domain.golden import GoldenSet, GoldenTexts
 from app.domain.labels import quoted
-from app.domain.outcome import QuestionResult
+from app.domain.outcome import QuestionResult, without_passages
 from app.domain.reading import decoded, read_golden_set, read_policy_table
 from app.domain.reasons import Verdict
 from app.domain.run import Run, State
+from app.gate.claims import until_free
 from app.gate.execute import OnProgress
 from app.gate.judge import judged, judged_since
 from app.gate.labels import IndexLabels, check_labels
@@ -81,6 +82,7 @@ class RunOptions:
     commit: str | None
     build_id: str | None
     build_url: str | None
+    passages: bool
 
 
 class Runner(Protocol):
@@ -94,8 +96,8 @@ class Runner(Protocol):
         """The run, done; cancelled if the event is set before."""
         ...
 
-    async def document(self, run: Run, name: str) -> Iterable[bytes]:
-        """One of the run's documents, in pieces."""
+    async def document(self, run: Run, name: str, *, passages: bool) -> Iterable[bytes]:
+        """One of the run's documents, in pieces; with what it quotes of the documents, or without."""
         ...
 
     async def shown(self, run: Run) -> Iterable[QuestionResult]:
@@ -286,7 +288,7 @@ async def _one(
             ) from None
     if out is not None:
         for name in DOCUMENTS:
-            write(prepared(out) / name, await runner.document(run, name))
+            write(prepared(out) / name, await runner.document(run, name, passages=options.passages))
         sys.stderr.write(f"The report is {out / 'report.html'}\n")
     _tell(run, await runner.shown(run))
     return run
@@ -384,15 +386,22 @@ class Here:
             records=self.opened.records,
             golden_sets=self.opened.golden_sets,
             stamp=self.opened.stamp(),
+            live=self.opened.live,
             idempotency_key=key,
         )
         return run.id
 
     async def finish(self, run_id: str, cancelled: asyncio.Event, on_progress: OnProgress) -> Run:
-        return await self.opened.execution.execute(run_id, cancelled=cancelled, on_progress=on_progress)
+        execution = self.opened.execution
+        seen = await until_free(
+            self.opened.records, run_id, look_every=execution.limits.look_every, cancelled=cancelled
+        )
+        return await execution.execute(run_id, cancelled=cancelled, on_progress=on_progress, seen=seen)
 
-    async def document(self, run: Run, name: str) -> Iterable[bytes]:
-        evidence = results(await self.opened.records.evidence(run.id), run.query)
+    async def document(self, run: Run, name: str, *, passages: bool) -> Iterable[bytes]:
+        evidence: Iterable[QuestionResult] = results(await self.opened.records.evidence(run.id), run.query)
+        if not passages:
+            evidence = map(without_passages, evidence)
         match name:
             case "run.json":
                 return json_chunks(run, evidence)
@@ -456,8 +465,8 @@ class There:
             if run.state is State.DONE:
                 return run
 
-    async def document(self, run: Run, name: str) -> Iterable[bytes]:
-        return [chunk async for chunk in self.service.document(run.id, name)]
+    async def document(self, run: Run, name: str, *, passages: bool) -> Iterable[bytes]:
+        return [chunk async for chunk in self.service.document(run.id, name, passages=passages)]
 
     async def shown(self, run: Run) -> Iterable[QuestionResult]:  # noqa: ARG002 — the protocol's
         """None: the service's documents hold them, and may be large."""

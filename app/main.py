@@ -18,11 +18,14 @@ from app.adapters.embeddings import AzureEmbedder
 from app.adapters.folder import folder_of, open_folder
 from app.adapters.golden_files import GoldenFolder
 from app.adapters.limiter import Limiter
+from app.adapters.live_alias import open_live_alias
+from app.adapters.live_setting import open_live_setting
 from app.adapters.search import AzureSearch
 from app.domain.errors import InputError
+from app.gate.audit import AuditTrail
 from app.gate.execute import Execution, Limits
 from app.gate.opened import OpenGate
-from app.gate.ports import DocumentStore
+from app.gate.ports import DocumentStore, LivePointer
 from app.gate.records import RunRecords
 from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 _DEFAULT_RUNS = Path(".gate/runs")
-_RECORDED = ("azure-search-documents", "azure-core", "pydantic")
+_RECORDED = ("azure-search-documents", "azure-appconfiguration", "azure-core", "pydantic")
 
 
 def create_app(settings: Settings) -> "FastAPI":
@@ -64,6 +67,41 @@ async def open_search(settings: Settings) -> AsyncIterator[AzureSearch]:
 
 
 @asynccontextmanager
+async def open_live(settings: Settings) -> AsyncIterator[LivePointer | None]:
+    """What names the live index; None where no setting says. Nothing is asked of it yet. InputError if a
+    setting that it needs is missing.
+    """
+    async with AsyncExitStack() as stack:
+        if settings.live_alias is not None:
+            if settings.search_endpoint is None:
+                raise InputError(searching_faults(settings))
+            credential = await stack.enter_async_context(
+                azure_credential(_secret(settings.search_api_key), client_id=settings.client_id)
+            )
+            yield await stack.enter_async_context(
+                open_live_alias(
+                    endpoint=settings.search_endpoint,
+                    credential=credential,
+                    alias=settings.live_alias,
+                    audience=settings.search_audience,
+                )
+            )
+        elif settings.live_key is not None:
+            identity = await stack.enter_async_context(azure_identity(settings.client_id))
+            yield await stack.enter_async_context(
+                open_live_setting(
+                    key=settings.live_key,
+                    label=settings.live_label,
+                    endpoint=settings.appconfig_endpoint,
+                    credential=identity,
+                    connection_string=_secret(settings.appconfig_connection_string),
+                )
+            )
+        else:
+            yield None
+
+
+@asynccontextmanager
 async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
     """The gate over the real world. InputError if a setting that it needs is missing."""
     async with AsyncExitStack() as stack:
@@ -78,7 +116,8 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
                 query_timeout_seconds=settings.query_timeout_seconds,
             )
         )
-        records = RunRecords(await _store(settings, stack))
+        store = await _store(settings, stack)
+        records = RunRecords(store)
         execution = Execution(
             records=records,
             search=search,
@@ -90,6 +129,7 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
                 inventory_rows=settings.inventory_limit,
                 semantic_allowance=settings.semantic_allowance,
                 leg_probes=settings.leg_probes,
+                takeover_seconds=settings.takeover_seconds,
             ),
             now=_now,
             new_claim=lambda: secrets.token_hex(8),
@@ -98,9 +138,11 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
             records=records,
             golden_sets=GoldenFolder(Path(settings.golden_dir)),
             search=search,
+            live=await stack.enter_async_context(open_live(settings)),
             execution=execution,
             supervisor=Supervisor(records=records, execution=execution),
             stamp=lambda: _stamp(settings),
+            trail=AuditTrail(store),
         )
 
 

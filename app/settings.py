@@ -1,17 +1,20 @@
 """The environment, read once: names and meanings are the contract's "Settings". Nothing else reads it."""
 
+import base64
 import ipaddress
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.domain.errors import Fault, InputError
+from app.domain.index import is_index_name
 
 PREFIX = "GATE_"
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
@@ -45,6 +48,60 @@ def _sendable(value: SecretStr) -> SecretStr:
     return value
 
 
+def _store(value: str) -> str:
+    address = _address(value)
+    if address.startswith("http://"):
+        raise ValueError(
+            f"is http, and an identity's token would travel in clear: use https, or {PREFIX}APPCONFIG_CONNECTION_STRING"
+        )
+    return address
+
+
+def _connection_string(value: SecretStr) -> SecretStr:
+    parts = dict(
+        part.strip().partition("=")[::2] for part in value.get_secret_value().split(";") if part.strip()
+    )
+    if parts.keys() != {"Endpoint", "Id", "Secret"} or not _HEADER_VALUE.fullmatch(parts["Id"]):
+        raise ValueError("must be Endpoint=https://<store>.azconfig.io;Id=…;Secret=…: was it copied whole?")
+    try:
+        _address(parts["Endpoint"])
+    except ValueError as error:
+        raise ValueError(f"its Endpoint {error}") from None
+    try:
+        if base64.b64decode(parts["Secret"], validate=True):
+            return value
+    except ValueError:
+        pass
+    raise ValueError("its Secret must be base64: was it copied whole?")
+
+
+def _exact(value: str) -> str:
+    if not value.isprintable() or any(mark in value for mark in "*,\\"):
+        raise ValueError(
+            "must name exactly one: '*', ',' and '\\' belong to filters, and what does not show itself to nothing"
+        )
+    return value
+
+
+def _key(value: str) -> str:
+    if value in {".", "..", "%"}:
+        raise ValueError("is no key that a store can have")
+    return _exact(value)
+
+
+def _alias(value: str) -> str:
+    if not is_index_name(value):
+        raise ValueError("must be an alias's name: 2 to 128 of a-z, 0-9, '-' and '_'")
+    return value
+
+
+def _listed(value: object) -> object:
+    """Names between commas; blanks around them, and empty ones, are dropped."""
+    if not isinstance(value, str):
+        return value
+    return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+
+
 Address = Annotated[str, AfterValidator(_address)]
 Secret = Annotated[SecretStr, AfterValidator(_sendable)]
 
@@ -65,6 +122,11 @@ class Settings(BaseSettings):
     embedding_api_key: Secret | None = None
     runs_url: Annotated[str, AfterValidator(_runs_url)] | None = None
     runs_key: Secret | None = None
+    appconfig_endpoint: Annotated[str, AfterValidator(_store)] | None = None
+    appconfig_connection_string: Annotated[SecretStr, AfterValidator(_connection_string)] | None = None
+    live_key: Annotated[str, AfterValidator(_key)] | None = None
+    live_label: Annotated[str, AfterValidator(_exact)] | None = None
+    live_alias: Annotated[str, AfterValidator(_alias)] | None = None
     auth: Auth = Auth.NONE
     service_url: Address | None = None
     service_scope: str | None = None
@@ -78,10 +140,17 @@ class Settings(BaseSettings):
     capacity_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     query_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
     run_timeout_seconds: Annotated[float, Field(gt=0, le=86_400)] = 3600
+    takeover_seconds: Annotated[float, Field(ge=0.5, le=600)] = 15
     settle_seconds: Annotated[float, Field(ge=0, le=600)] = 2
     inventory_limit: Annotated[int, Field(ge=0)] = 100_000
     semantic_allowance: Annotated[int, Field(ge=0)] | None = None
     leg_probes: bool = True
+    required_sets: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = ()
+    promote_sent_sets: bool = False
+    four_eyes: bool = True
+    flip_settle_seconds: Annotated[float, Field(gt=0, le=3600)] = 60
+    watch_pause_seconds: Annotated[float, Field(ge=0, le=600)] = 5
+    retire_after_hours: Annotated[float, Field(ge=0, le=100_000)] = 168
 
     @model_validator(mode="after")
     def _keys_over_http(self) -> Self:
@@ -100,10 +169,36 @@ class Settings(BaseSettings):
 
 def read_settings() -> Settings:
     """The settings; InputError names every missing or malformed variable at once, never a value."""
+    settings, faults = None, _live_faults({name.upper() for name, value in os.environ.items() if value})
     try:
-        return Settings()
+        settings = Settings()
     except ValidationError as error:
-        raise InputError([_fault(details["loc"], details["msg"]) for details in error.errors()]) from None
+        faults = [*(_fault(details["loc"], details["msg"]) for details in error.errors()), *faults]
+    if settings is None or faults:
+        raise InputError(faults)
+    return settings
+
+
+_STORES = ("GATE_APPCONFIG_ENDPOINT", "GATE_APPCONFIG_CONNECTION_STRING")
+
+
+def _live_faults(given: Collection[str]) -> list[Fault]:
+    """What does not go together in the variables that say where the live index's name is kept."""
+    stores = [name for name in _STORES if name in given]
+    of_setting = [*stores, *(name for name in ("GATE_LIVE_KEY", "GATE_LIVE_LABEL") if name in given)]
+    if "GATE_LIVE_ALIAS" in given and of_setting:
+        message = f"is set, and {', '.join(of_setting)} too: the live index's name is kept in one place"
+        return [Fault(where="GATE_LIVE_ALIAS", message=message)]
+    found = []
+    if len(stores) > 1:
+        found.append(Fault(where=stores[1], message=f"is set, and {stores[0]} too: one of them is enough"))
+    if of_setting and not stores:
+        message = f"is not set, nor {_STORES[1]}: the store that has {' and '.join(of_setting)}"
+        found.append(Fault(where=_STORES[0], message=message))
+    if of_setting and "GATE_LIVE_KEY" not in given:
+        message = f"is not set: the key that names the live index, for {', '.join(of_setting)}"
+        found.append(Fault(where="GATE_LIVE_KEY", message=message))
+    return found
 
 
 def service_address(value: str, where: str) -> str:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-import aiohttp
 from azure.core import MatchConditions
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.credentials_async import AsyncTokenCredential
@@ -43,6 +42,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from app.adapters.connections import open_session
 from app.adapters.names import checked_name, content_type, is_name
 from app.adapters.retries import retry_after
 from app.domain.errors import ConflictError, Fault, GateError, InputError, NotFoundError, StorageError
@@ -88,12 +88,7 @@ async def open_blobs(
     """
     parts = urlsplit(url)
     account, container = _account_and_container(parts)
-    async with aiohttp.ClientSession(
-        trust_env=True,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        middlewares=(_sent_once,),
-    ) as session:
+    async with open_session() as session:
         client = ContainerClient(
             account_url=f"{parts.scheme}://{parts.netloc}{'/' + account if _account_in_path(parts) else ''}",
             container_name=container,
@@ -360,24 +355,6 @@ class _Transport(AioHttpTransport):  # type: ignore[misc]  # azure-core loads it
     def _get_request_data(self, request: Any) -> Any:
         data = super()._get_request_data(request)
         return io.BytesIO(data) if isinstance(data, bytes) and data else data
-
-
-class _AnswerLostError(aiohttp.ClientError):
-    """The connection broke when the request may have been sent."""
-
-
-async def _sent_once(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a PUT again by itself when a kept connection breaks, since an append that is
-    sent twice must know it. It does so on two kinds of error, of which this makes another.
-    """
-    try:
-        return await handler(request)
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise _AnswerLostError(str(error)) from error
 
 
 async def _create_append_blob(blob: BlobClient, name: str) -> None:

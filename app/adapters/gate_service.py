@@ -3,12 +3,16 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
 
 import httpx
+from azure.core.credentials import AccessToken
+from azure.core.credentials_async import AsyncTokenCredential
+from azure.core.exceptions import AzureError
 from pydantic import TypeAdapter, ValidationError
 
 from app.adapters.credentials import azure_identity
@@ -20,6 +24,7 @@ _RUN = TypeAdapter(Run)
 _POLL_SECONDS = 20  # one request is held so long at most: well below an ingress's limit
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)  # between attempts that found no service
 _PATIENCE = 40  # attempts in a row without an answer, several minutes, before the service counts as gone
+_RENEW_SECONDS = 300  # of a token's life that are left when it is renewed
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 SignIn = Callable[[], Awaitable[str | None]]
@@ -37,11 +42,7 @@ async def open_gate_service(
             yield GateService(client, _fixed(token))
             return
         async with azure_identity() as identity:
-
-            async def fresh() -> str:
-                return (await identity.get_token(scope)).token
-
-            yield GateService(client, fresh)
+            yield GateService(client, _Renewed(identity, scope))
 
 
 def _fixed(token: str | None) -> SignIn:
@@ -49,6 +50,25 @@ def _fixed(token: str | None) -> SignIn:
         return token
 
     return give
+
+
+class _Renewed:
+    """A token of this identity, asked for anew when it is about to expire: the Azure command line keeps none for
+    its callers, and a run may take longer than a token lives. GateError where there is none.
+    """
+
+    def __init__(self, identity: AsyncTokenCredential, scope: str) -> None:
+        self._identity = identity
+        self._scope = scope
+        self._token = AccessToken("", 0)
+
+    async def __call__(self) -> str:
+        if self._token.expires_on - time.time() < _RENEW_SECONDS:
+            try:
+                self._token = await self._identity.get_token(self._scope)
+            except AzureError as error:
+                raise GateError(f"There is no token for {self._scope}: {scrubbed(str(error))}") from error
+        return self._token.token
 
 
 class GateService:
@@ -80,9 +100,12 @@ class GateService:
     async def cancel(self, run_id: str) -> None:
         await self._call("POST", f"/v1/runs/{run_id}/cancel")
 
-    async def document(self, run_id: str, name: str) -> AsyncIterator[bytes]:
-        """One of the run's documents: run.json, report.html, report.md, junit.xml."""
-        response = await self._call("GET", f"/v1/runs/{run_id}/{name}")
+    async def document(self, run_id: str, name: str, *, passages: bool) -> AsyncIterator[bytes]:
+        """One of the run's documents: run.json, report.html, report.md, junit.xml; with what it quotes of the
+        documents, or without.
+        """
+        params = {"passages": "true" if passages else "false"}
+        response = await self._call("GET", f"/v1/runs/{run_id}/{name}", params=params)
         yield response.content
 
     async def _call(self, method: str, path: str, **options: Any) -> httpx.Response:

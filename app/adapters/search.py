@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from sys import float_info
 from types import TracebackType
@@ -230,6 +230,20 @@ class AzureSearch:
 
         return await self._once(attempt, "synonym maps", deadline)
 
+    async def index_names(self, deadline: float) -> tuple[str, ...] | None:
+        """See `SearchService.index_names`."""
+
+        async def attempt() -> tuple[str, ...] | None:
+            call = _Call(self, "all indexes")
+            try:
+                return await call.read(_sorted(self._definitions.list_index_names(**call.options)))
+            except BrokenError:
+                if call.status == HTTPStatus.FORBIDDEN:
+                    return None
+                raise
+
+        return await self._once(attempt, "all indexes", deadline)
+
     # parts
 
     async def _alias_target(self, name: str, deadline: float) -> str | None:
@@ -320,6 +334,10 @@ _NO_ALIAS = (
 
 class _ForbiddenError(Exception):
     """The identity may not read definitions."""
+
+
+async def _sorted(names: AsyncIterable[str]) -> tuple[str, ...]:
+    return tuple(sorted([str(name) async for name in names]))
 
 
 async def _first_page(results: Any, most: int) -> list[Mapping[str, Any]]:

@@ -4,17 +4,21 @@ GateError
 ├── InputError     what was asked for is not usable; carries every fault found
 ├── NotFoundError  no such run, golden set or document
 ├── ConflictError  somebody else got there first (create-once, etag, idempotency key, journal position)
+│   ├── NotClearedError  a run may not be promoted now; carries the conditions that do not hold
 │   ├── LiveMovedError   the live index is not the one that was read; nothing was written
 │   └── LiveLockedError  the key that names it is locked
 ├── LiveError      the place that names the live index cannot be read or written now
 │   └── LiveUncertainError  a write was sent, and whether it took effect could not be found out
 ├── StorageError   runs cannot be read or written now
+│   └── DamagedError  a document is there, and cannot be understood
 ├── QueryError     one observation could not be made; the run goes on
 └── BrokenError    the run cannot go on: the reason code says what is broken
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from app.domain.condition import Condition
 
 
 class GateError(Exception):
@@ -50,6 +54,15 @@ class ConflictError(GateError):
     """The thing changed, or exists already; nothing was written."""
 
 
+class NotClearedError(ConflictError):
+    """The run may not be promoted now; `conditions` are those that do not hold. Nothing was written."""
+
+    def __init__(self, run_id: str, conditions: tuple[Condition, ...]) -> None:
+        self.conditions = conditions
+        told = " ".join(condition.message for condition in conditions)
+        super().__init__(f"Run {run_id} is not cleared for promotion. {told}")
+
+
 class LiveMovedError(ConflictError):
     """The live index was changed in between; `current` is what it is now, None where nothing is named."""
 
@@ -71,7 +84,11 @@ class LiveUncertainError(LiveError):
 
 
 class StorageError(GateError):
-    """The place where runs are kept does not answer, refuses, or holds something unreadable."""
+    """The place where runs are kept does not answer, or refuses."""
+
+
+class DamagedError(StorageError):
+    """One document holds what cannot be understood; others may be sound."""
 
 
 class FailureCode(StrEnum):

@@ -5,6 +5,7 @@ Shapes that are recognised without being configured: the portal's import wizard,
 knowledge sources, azure-search-openai-demo, LangChain, LlamaIndex, Haystack.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +28,13 @@ _PARENT_NAMES = (
 )
 _TEXT_NAMES = ("chunk", "content", "snippet", "text", "page_content")
 _TITLE_NAMES = ("title",)
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,126}[a-z0-9]")
 _METADATA_PARENT = "metadata/source"  # LangChain keeps the source inside a JSON string
+
+
+def is_index_name(text: str) -> bool:
+    """Whether an index or alias may have this name: 2 to 128 of `a-z0-9_-`, the first and last a letter or digit."""
+    return _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

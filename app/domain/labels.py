@@ -9,7 +9,7 @@ import base64
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain, islice
 from urllib.parse import quote, unquote
@@ -79,11 +79,6 @@ class Holdings:
         """Those of the documents of which nothing is known."""
         known = self.present | self.absent
         return tuple(each for each in documents if each not in known)
-
-    def showing(self, documents: Iterable[str]) -> "Holdings":
-        """The same once the index has shown these documents, in its answers for instance."""
-        shown = frozenset(documents)
-        return replace(self, present=self.present | shown, absent=self.absent - shown)
 
 
 def documents(questions: Iterable[Question]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """What one query showed, and where the answer stood in it."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.domain.errors import FailureCode
 from app.domain.golden import Question
@@ -52,6 +53,12 @@ class Observation:
     throttled: int = 0
     error: Failure | None = None
     hits: tuple[Hit, ...] = ()
+
+
+def without_text(hit: Hit) -> Hit:
+    """The hit as it is where no passages are kept: of its text the fingerprint, and no title."""
+    digest = hashlib.sha256(hit.text.encode("utf-8", "replace")).hexdigest() if hit.text else hit.text_sha256
+    return replace(hit, title=None, text=None, text_sha256=digest)
 
 
 def quotes_held(question: Question, text: str | None) -> tuple[int, ...] | None:

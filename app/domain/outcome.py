@@ -1,12 +1,12 @@
 """From the observations of one question to exactly one outcome, and whether a critical one was lost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
 from app.domain.golden import Question
-from app.domain.observation import Hit, Observation, entry_hits, in_context, reaches_context
+from app.domain.observation import Hit, Observation, entry_hits, in_context, reaches_context, without_text
 from app.domain.query import QuerySettings, Side
 
 
@@ -81,6 +81,20 @@ class QuestionResult(Observed):
     outcome: Outcome
     critical_lost: bool
     forbidden_hits: tuple[str, ...] = ()
+
+
+def without_passages(result: QuestionResult) -> QuestionResult:
+    """The question for places that its documents' texts are not meant for: no passage, title or quote."""
+    return replace(
+        result,
+        spans=tuple(replace(each, text=None) for each in result.spans),
+        baseline=tuple(_without_text(each) for each in result.baseline),
+        candidate=tuple(_without_text(each) for each in result.candidate),
+    )
+
+
+def _without_text(seen: Observation) -> Observation:
+    return replace(seen, hits=tuple(without_text(hit) for hit in seen.hits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ class Policy:
     max_documents_changed: Count = 0
     max_verdict_age_hours: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] = 72
     evidence_text: bool = True
+    auto_rollback: bool = False
 
 
 _HIGHER_IS_LOOSER = (
@@ -53,6 +54,8 @@ def _looser(name: str, policy: Policy, than: Policy) -> bool:
         return not set(theirs) <= set(ours)
     if name == "evidence_text":
         return False
+    if name == "auto_rollback":
+        return bool(theirs and not ours)
     if name in _LOWER_IS_LOOSER:
         return bool(ours < theirs)
     assert name in _HIGHER_IS_LOOSER, name  # noqa: S101 — a new setting must say which way is looser

@@ -1,13 +1,12 @@
 """Ask both indexes all questions: the passes over the set, bounded concurrency, every observation kept."""
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from app.domain.errors import BrokenError, FailureCode, QueryError
 from app.domain.golden import Question
-from app.domain.observation import Failure, Hit, Observation, answer_rank, quotes_held
+from app.domain.observation import Failure, Hit, Observation, answer_rank, quotes_held, without_text
 from app.domain.query import Embedding, QuerySettings, Session, Side, joined_filter
 from app.domain.reasons import Code
 from app.domain.run import Run
@@ -225,18 +224,16 @@ def observed(question: Question, answer: Answer, query: QuerySettings, *, with_t
 
 
 def _hit(row: Row, rank: int, *, in_reach: bool, with_text: bool) -> Hit:
-    text = row.text if in_reach else None
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() if text and not with_text else None
-    return Hit(
+    hit = Hit(
         rank=rank,
         key=row.key,
         parent=row.parent,
         score=row.score,
         reranker_score=row.reranker_score,
-        title=row.title if with_text else None,
-        text=text if with_text else None,
-        text_sha256=digest,
+        title=row.title,
+        text=row.text if in_reach else None,
     )
+    return hit if with_text else without_text(hit)
 
 
 def failed(error: QueryError, *, elapsed_ms: float) -> Observation:

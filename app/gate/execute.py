@@ -9,7 +9,14 @@ from typing import Any
 
 from app.domain.check import Check, Level, once
 from app.domain.decision import decide, decided, result
-from app.domain.errors import BrokenError, ConflictError, StorageError
+from app.domain.errors import (
+    BrokenError,
+    ConflictError,
+    DamagedError,
+    InputError,
+    NotFoundError,
+    StorageError,
+)
 from app.domain.fingerprint import Fingerprint
 from app.domain.golden import Question
 from app.domain.labels import UNVERIFIED, unguarded, verified
@@ -20,6 +27,7 @@ from app.domain.reading import read_golden_set
 from app.domain.reasons import Code
 from app.domain.run import Progress, Requests, Run, State
 from app.gate.changes import Changes, look_for_changes
+from app.gate.claims import LOOKS, Hold, held
 from app.gate.compare import Comparison, OnObserved
 from app.gate.inspect import Inspection, at_end, blocking, changed, fingerprint, inspect
 from app.gate.labels import Audit, AuditedIndex, audit
@@ -28,7 +36,7 @@ from app.gate.legs import probe_legs
 from app.gate.noise import noisy, probe_noise
 from app.gate.ports import ASKING, Embedder, SearchService
 from app.gate.preflight import Findings, check_filters, cost, cost_check, probe, stand_still
-from app.gate.records import EvidenceWriter, Journal, RunRecords
+from app.gate.records import Claim, EvidenceWriter, Journal, RunRecords, Sighting
 from app.gate.start import asked
 
 OnProgress = Callable[[Run], None]  # the run so far; called often
@@ -47,8 +55,8 @@ class Limits:
     `concurrency`: observations under way at once, at the most. `run_timeout_seconds`: from its (re)start.
     `settle_seconds`: between two counts of an index that must agree. `inventory_rows`: chunks of an index that
     are read at most. `semantic_allowance`: semantic queries a calendar month (UTC) that the runs kept here may
-    use; None: any.
-    `leg_probes`: whether lost questions are asked again by each leg of the query.
+    use; None: any. `leg_probes`: whether lost questions are asked again by each leg of the query.
+    `takeover_seconds`: after which a run whose process gives no sign of life is taken up by another one.
     """
 
     concurrency: int
@@ -57,6 +65,12 @@ class Limits:
     inventory_rows: int = 100_000
     semantic_allowance: int | None = None
     leg_probes: bool = True
+    takeover_seconds: float = 15.0
+
+    @property
+    def look_every(self) -> float:
+        """Seconds between two signs of life, and between two looks for one."""
+        return self.takeover_seconds / LOOKS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,29 +91,50 @@ class Execution:
         cancelled: asyncio.Event,
         on_progress: OnProgress = lambda *_: None,
         give_up: str | None = None,
+        seen: Sighting | None = None,
     ) -> Run:
-        """The run, done. A run that is done already is returned as it is.
+        """The run, done. A run that is done already is returned as it is. `cancelled` asks for its end, and is
+        set where another process asks for it.
 
-        `give_up`: why it cannot go on; it ends as interrupted with the observations that it has.
+        `give_up`: why it cannot go on; it ends as interrupted with the observations that it has. `seen`: the claim
+        that showed that nobody executes it; None: it is taken from whoever does.
 
         ConflictError: another process has taken it over. StorageError: its end could not be kept; it can be
         executed again and goes on where it was. Being cancelled as a task leaves it ready for that, too.
         """
         ASKING.set(run_id)
-        run, etag = await self.records.read(run_id)
+        run, _ = await self.records.read(run_id)
         if run.state is State.DONE:
             await self.records.close(run_id)
             return run
-        keeper = _Keeper(records=self.records, run=run, etag=etag, claim=self.new_claim())
-        questions = await self._questions(run)
+        async with held(
+            self.records,
+            run_id,
+            seen or await self.records.claim(run_id),
+            by=self.new_claim(),
+            beat_every=self.limits.look_every,
+            cancelled=cancelled,
+        ) as hold:
+            return await self._executed(hold, on_progress, give_up)
+
+    async def _executed(self, hold: Hold, on_progress: OnProgress, give_up: str | None) -> Run:
+        run, etag = await self.records.read(hold.run_id)
+        keeper = _Keeper(records=self.records, run=run, etag=etag, claim=hold.claim)
+        try:
+            questions = await self._questions(run)
+        except (InputError, NotFoundError, DamagedError) as error:
+            questions, give_up = (), f"The golden set cannot be read any more: {error}"
         ledger = Ledger(questions, run.query)
         try:
-            journal = await self._begin(keeper, ledger)
+            await keeper.begin(self.now())
+            journal, entries = await self.records.journal(run.id, hold.claim)
+            for entry in entries:
+                ledger.add(entry)
             if give_up is not None:
                 keeper.block(Code.INTERRUPTED, give_up)
             if not keeper.blocked:
                 gathering = self._gather(keeper, questions, ledger, journal, on_progress)
-                if await _cancelled_first(gathering, keeper, cancelled):
+                if await _cancelled_first(gathering, keeper, hold):
                     keeper.block(Code.CANCELLED, "The run was cancelled.")
         except StorageError as error:
             keeper.block(Code.STORAGE_UNAVAILABLE, str(error))
@@ -110,14 +145,6 @@ class Execution:
     async def _questions(self, run: Run) -> tuple[Question, ...]:
         golden = await asyncio.to_thread(read_golden_set, await self.records.texts(run))
         return asked(golden, run.golden_set.slices)
-
-    async def _begin(self, keeper: "_Keeper", ledger: Ledger) -> Journal:
-        """Take the run over from whoever had it, with what was observed before."""
-        journal, entries = await self.records.journal(keeper.run.id, keeper.claim)
-        for entry in entries:
-            ledger.add(entry)
-        await keeper.begin(self.now())
-        return journal
 
     async def _gather(
         self,
@@ -277,7 +304,7 @@ class Execution:
     async def _finish(self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger) -> Run:
         finished = replace(keeper.run, finished_at=self.now(), progress=keeper.progress)
         done, evidence = await asyncio.to_thread(_decided, finished, questions, ledger)
-        await self.records.keep_evidence(done.id, evidence)
+        await self.records.keep_evidence(done, evidence)
         keeper.run = done
         await keeper.keep()
         await self.records.close(done.id)
@@ -324,24 +351,27 @@ def _audited(run: Run, side: Side, found: Inspection) -> AuditedIndex:
     )
 
 
-async def _cancelled_first(
-    gathering: Coroutine[Any, Any, None], keeper: "_Keeper", cancelled: asyncio.Event
-) -> bool:
-    """Gather until it is done or the run is cancelled; whether it was cancelled. Keeps progress meanwhile."""
+async def _cancelled_first(gathering: Coroutine[Any, Any, None], keeper: "_Keeper", hold: Hold) -> bool:
+    """Gather until it is done or the run is cancelled; whether it was cancelled. Keeps progress meanwhile.
+
+    ConflictError if another process has taken the run up.
+    """
     working = asyncio.create_task(gathering)
-    cancelling = asyncio.create_task(cancelled.wait())
+    cancelling, losing = (asyncio.create_task(each.wait()) for each in (hold.cancelled, hold.lost))
     noting, enough = asyncio.create_task(keeper.keep_progress()), keeper.enough
     try:
-        await asyncio.wait({working, cancelling}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, cancelling, losing}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             working.result()
             return False
+        if losing.done():
+            raise ConflictError(f"The run {keeper.run.id} was taken up by another process.")
         return True
     finally:
         enough.set()
-        working.cancel()
-        cancelling.cancel()
-        await asyncio.gather(working, cancelling, noting, return_exceptions=True)
+        for task in (working, cancelling, losing):
+            task.cancel()
+        await asyncio.gather(working, cancelling, losing, noting, return_exceptions=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -351,7 +381,7 @@ class _Keeper:
     records: RunRecords
     run: Run
     etag: str
-    claim: str
+    claim: Claim
     progress: Progress = field(default_factory=Progress)
     enough: asyncio.Event = field(default_factory=asyncio.Event)
     keeping: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -411,17 +441,25 @@ class _Keeper:
         return note
 
     async def begin(self, now: datetime) -> None:
-        """Claim the run for this execution. ConflictError if another one did at the same time."""
-        starts = int(self.run.manifest.get("starts", 0)) + 1
-        if starts > MAX_STARTS:
+        """Write the claim into the run's status. ConflictError if one of a higher number is there."""
+        while True:
+            if int(self.run.manifest.get("starts", 0)) >= self.claim.number or self.run.state is State.DONE:
+                raise ConflictError(f"The run {self.run.id} was taken up by another process.")
+            begun = replace(
+                self.run,
+                state=State.RUNNING,
+                started_at=self.run.started_at or now,
+                manifest={**self.run.manifest, "starts": self.claim.number, "claim": self.claim.by},
+            )
+            try:
+                self.etag = await self.records.replace(begun, self.etag)
+            except ConflictError:  # a former holder's last write
+                self.run, self.etag = await self.records.read(self.run.id)
+            else:
+                self.run = begun
+                break
+        if self.claim.number > MAX_STARTS:
             self.block(Code.INTERRUPTED, f"The run was begun {MAX_STARTS} times without coming to its end.")
-        self.run = replace(
-            self.run,
-            state=State.RUNNING,
-            started_at=self.run.started_at or now,
-            manifest={**self.run.manifest, "starts": starts, "claim": self.claim},
-        )
-        self.etag = await self.records.replace(self.run, self.etag)
 
     async def keep(self) -> None:
         """Keep the run as it is now. ConflictError if another execution has claimed it."""
@@ -430,7 +468,7 @@ class _Keeper:
                 self.etag = await self.records.replace(self.run, self.etag)
             except ConflictError:
                 stored, etag = await self.records.read(self.run.id)
-                if stored.manifest.get("claim") != self.claim:
+                if stored.manifest.get("claim") != self.claim.by:
                     raise
                 self.etag = await self.records.replace(self.run, etag)  # a write of ours, its answer lost
 

@@ -10,15 +10,14 @@ from app.domain.check import Check, Level, once
 from app.domain.definitions import Defined
 from app.domain.effective import effective
 from app.domain.errors import BrokenError
-from app.domain.fingerprint import Fingerprint, IndexFingerprint, json_digest
+from app.domain.fingerprint import Fingerprint, IndexFingerprint, json_digest, maps_digest
 from app.domain.index import Definition, definition_digest, resolve
 from app.domain.policy import Policy
-from app.domain.query import Queries, QuerySettings, Side
+from app.domain.query import QuerySettings, Side, queries_digest
 from app.domain.reasons import Code
 from app.domain.run import IndexSide, Run
 from app.gate.ports import SearchService
 
-_QUERIES = TypeAdapter(Queries)
 _POLICY = TypeAdapter(Policy)
 
 
@@ -175,7 +174,7 @@ def fingerprint(
             definition_digest=at.definition_digest,
             etag=at.etag,
             documents=at.documents,
-            synonym_maps=None if synonym_maps is None else json_digest(dict(synonym_maps)),
+            synonym_maps=maps_digest(synonym_maps),
             inventory=inventories.get(side),
         )
 
@@ -183,6 +182,6 @@ def fingerprint(
         baseline=of(Side.BASELINE),
         candidate=of(Side.CANDIDATE),
         golden_set=run.golden_set.digest,
-        query=json_digest(_QUERIES.dump_python(run.query, mode="json")),
+        query=queries_digest(run.query),
         policy=json_digest(_POLICY.dump_python(run.policy, mode="json")),
     )

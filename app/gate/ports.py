@@ -129,6 +129,10 @@ class SearchService(Protocol):
         """Each synonym map's name and etag; None where the identity may not read them, or there are none such."""
         ...
 
+    async def index_names(self, deadline: float) -> tuple[str, ...] | None:
+        """The names of all indexes, sorted; None where the identity may not list them (403)."""
+        ...
+
     async def ask(self, ask: Ask, deadline: float) -> Answer:
         """One observation, repeated by the retry table. QueryError when its attempts are used up, BrokenError
         when no question can be asked (401, 402, 403, missing index, field, ranker or vectorizer).

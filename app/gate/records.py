@@ -5,7 +5,7 @@ it runs, and the evidence when it is done.
     runs/<id>/golden.jsonl      and golden.toml: as received
     runs/<id>/journal           a line an observation, appended as they are made; removed at the end
     runs/<id>/evidence.jsonl.gz a line a question, in the golden set's order
-    active/<id>                 there while the run is not done
+    active/<id>                 there while the run is not done: who executes it; replaced by etag
     keys/<digest>.json          idempotency: which run a key started, from which request
     reviews/<id>/<time>-<mark>.json    a decision on a question; created once, as all that follow
     overrides/<id>/<time>-<mark>.json  an override of the run
@@ -25,13 +25,13 @@ import re
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.domain.errors import ConflictError, NotFoundError, StorageError
+from app.domain.errors import ConflictError, DamagedError, NotFoundError
 from app.domain.golden import GoldenTexts
 from app.domain.observation import Observation
 from app.domain.outcome import Observed
@@ -50,6 +50,30 @@ class Entry:
     side: Side
     number: int
     observation: Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Who executes a run (see `claims`). `number`: how often it was taken up; `beat`: its holder's sign of life."""
+
+    number: int = 0
+    by: str = ""  # unlike any other claim's
+    beat: int = 0
+    let_go: bool = False
+    cancelled: bool = False  # somebody asked for the run's end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """A claim as it was seen. `etag` None: there was none."""
+
+    claim: Claim
+    etag: str | None
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nobody executes the run, and it need not be waited for."""
+        return self.etag is None or self.claim.number == 0 or self.claim.let_go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +96,12 @@ class Pointer:
 T = TypeVar("T")
 
 _AT_ONCE = 16  # documents that are read at the same time
+_FENCE = re.compile(rb"^#(\d{1,9}) ", re.MULTILINE)
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _RUN = TypeAdapter(Run)
 _ENTRY = TypeAdapter(Entry)
 _OBSERVED = TypeAdapter(Observed)
+_CLAIM = TypeAdapter(Claim)
 _STARTED_BY = TypeAdapter(StartedBy)
 _REVIEW = TypeAdapter(Review)
 _OVERRIDE = TypeAdapter(Override)
@@ -94,7 +120,7 @@ class RunRecords:
         if texts.toml is not None:
             await self._create_once(f"runs/{run.id}/golden.toml", texts.toml.encode())
         with suppress(ConflictError):  # there already where a start was cut short, or sent twice with one key
-            await self._store.create(f"active/{run.id}", b"")
+            await self._store.create(_active(run.id), _CLAIM.dump_json(Claim()))
         await self._store.create(_status(run.id), _RUN.dump_json(run))
 
     async def _create_once(self, name: str, data: bytes) -> None:
@@ -118,12 +144,19 @@ class RunRecords:
 
     async def texts(self, run: Run) -> GoldenTexts:
         """The golden set as the run received it."""
-        jsonl, _ = await self._store.read(f"runs/{run.id}/golden.jsonl")
+        jsonl = await self._text(f"runs/{run.id}/golden.jsonl")
         try:
-            toml = (await self._store.read(f"runs/{run.id}/golden.toml"))[0].decode()
+            toml = await self._text(f"runs/{run.id}/golden.toml")
         except NotFoundError:
             toml = None
-        return GoldenTexts(name=run.golden_set.name, jsonl=jsonl.decode(), toml=toml)
+        return GoldenTexts(name=run.golden_set.name, jsonl=jsonl, toml=toml)
+
+    async def _text(self, name: str) -> str:
+        data, _ = await self._store.read(name)
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise DamagedError(f"The document {name} is damaged: it is no UTF-8.") from error
 
     async def evidence(self, run_id: str) -> Iterator[Observed]:
         """The questions of a run that is done, in the golden set's order, parsed one by one."""
@@ -203,19 +236,58 @@ class RunRecords:
         except NotFoundError:
             return None
 
-    async def keep_evidence(self, run_id: str, data: bytes) -> None:
-        """Keep the compressed evidence (`compressed`), in place of one that a crash left behind."""
-        name = f"runs/{run_id}/evidence.jsonl.gz"
+    async def keep_evidence(self, run: Run, data: bytes) -> None:
+        """Keep the compressed evidence (`EvidenceWriter`), in place of one that a crash left behind.
+
+        ConflictError if another execution has claimed the run: its evidence is never written over. The order
+        matters: what it writes after this has looked at the status has another etag.
+        """
+        name = f"runs/{run.id}/evidence.jsonl.gz"
         try:
             await self._store.create(name, data)
         except ConflictError:
             _, etag = await self._store.read(name)
+            if (await self.read(run.id))[0].manifest.get("claim") != run.manifest["claim"]:
+                raise
             await self._store.replace(name, data, etag)
 
     async def close(self, run_id: str) -> None:
         """Clear away what only a running run needs."""
-        await self._store.delete(f"active/{run_id}")
+        await self._store.delete(_active(run_id))
         await self._store.delete(_journal(run_id))
+
+    async def claim(self, run_id: str) -> Sighting:
+        """Who executes the run now. Where that cannot be read, nobody that is known."""
+        name = _active(_checked(run_id))
+        try:
+            data, etag = await self._store.read(name)
+        except NotFoundError:
+            return Sighting(claim=Claim(number=await self._starts(run_id)), etag=None)
+        try:
+            return Sighting(claim=_parsed(_CLAIM, data, name), etag=etag)
+        except DamagedError:
+            return Sighting(claim=Claim(number=await self._starts(run_id)), etag=etag)
+
+    async def keep_claim(self, run_id: str, claim: Claim, etag: str | None) -> str:
+        """Keep a claim in place of the one seen with that etag; its own. ConflictError if that has changed."""
+        data = _CLAIM.dump_json(claim)
+        if etag is None:
+            return await self._store.create(_active(run_id), data)
+        return await self._store.replace(_active(run_id), data, etag)
+
+    async def cancel(self, run_id: str) -> bool:
+        """Tell whoever executes the run that its end is asked for; whether there was anybody to be told."""
+        while True:
+            seen = await self.claim(run_id)
+            if seen.etag is None:
+                return False
+            with suppress(ConflictError):  # it gave a sign of life in between
+                await self.keep_claim(run_id, replace(seen.claim, cancelled=True), seen.etag)
+                return True
+
+    async def _starts(self, run_id: str) -> int:
+        starts = (await self.read(run_id))[0].manifest.get("starts", 0)
+        return starts if isinstance(starts, int) else 0
 
     async def active(self) -> list[str]:
         """Ids of the runs that are not done, oldest first."""
@@ -243,26 +315,32 @@ class RunRecords:
 
         ConflictError if it was used for another request.
         """
-        name = f"keys/{hashlib.sha256(key.encode()).hexdigest()}.json"
-        ours = StartedBy(run=run_id, request=request)
         try:
-            await self._store.create(name, _STARTED_BY.dump_json(ours))
+            ours = StartedBy(run=run_id, request=request)
+            await self._store.create(_idempotency(key), _STARTED_BY.dump_json(ours))
         except ConflictError:
-            data, _ = await self._store.read(name)
-            first = _parsed(_STARTED_BY, data, name)
-            if first.request != request:
-                raise ConflictError(
-                    f"The idempotency key was already used for another request (run {first.run}): "
-                    "use a new key for a new request."
-                ) from None
-            return first.run
+            return await self.claimed(key, request)
         return run_id
 
-    async def journal(self, run_id: str, claim: str) -> tuple["Journal", list[Entry]]:
+    async def claimed(self, key: str, request: str) -> str:
+        """The id of the run that an idempotency key was first used for. NotFoundError if it was not yet;
+        ConflictError if it was used for another request.
+        """
+        name = _idempotency(key)
+        data, _ = await self._store.read(name)
+        first = _parsed(_STARTED_BY, data, name)
+        if first.request != request:
+            raise ConflictError(
+                f"The idempotency key was already used for another request (run {first.run}): "
+                "use a new key for a new request."
+            )
+        return first.run
+
+    async def journal(self, run_id: str, claim: Claim) -> tuple["Journal", list[Entry]]:
         """The run's journal, taken over from whoever wrote it before, and what it holds.
 
-        A line of ours, unlike anybody else's by its `claim`, is appended first: a former writer, if it still
-        lives, is refused at its next append.
+        A line of ours, unlike anybody else's, is appended first: a former writer, if it still lives, is refused
+        at its next append. ConflictError if a claim of a higher number did so before.
         """
         name = _journal(run_id)
         while True:
@@ -270,8 +348,10 @@ class RunRecords:
                 data, _ = await self._store.read(name)
             except NotFoundError:
                 data = b""
+            if any(int(number) > claim.number for number in _FENCE.findall(data)):
+                raise ConflictError(f"The run {run_id} was taken up by another process.")
             try:
-                position = await self._store.append(name, f"\n#{claim}\n".encode(), len(data))
+                position = await self._store.append(name, _fence(claim), len(data))
             except ConflictError:
                 continue  # the former writer appended in between; read again
             return Journal(self._store, name, position), list(_entries(data))
@@ -340,7 +420,7 @@ def _lines(data: bytes, name: str) -> Iterator[Observed]:
             for line in file:
                 yield _parsed(_OBSERVED, line, name)
     except (OSError, EOFError, zlib.error) as error:
-        raise StorageError(f"The document {name} is damaged: {error}.") from error
+        raise DamagedError(f"The document {name} is damaged: {error}.") from error
 
 
 def _found(data: bytes, name: str, question: str) -> Observed | None:
@@ -354,7 +434,7 @@ def _found(data: bytes, name: str, question: str) -> Observed | None:
                 if key in line and (observed := _parsed(_OBSERVED, line, name)).id == question:
                     return observed
     except (OSError, EOFError, zlib.error) as error:
-        raise StorageError(f"The document {name} is damaged: {error}.") from error
+        raise DamagedError(f"The document {name} is damaged: {error}.") from error
     return None
 
 
@@ -364,7 +444,15 @@ def _parsed(adapter: TypeAdapter[T], data: bytes, name: str) -> T:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise StorageError(f"The document {name} is damaged: {place}: {first['msg']}.") from error
+        raise DamagedError(f"The document {name} is damaged: {place}: {first['msg']}.") from error
+
+
+def _fence(claim: Claim) -> bytes:
+    return f"\n#{claim.number} {claim.by}\n".encode()
+
+
+def _active(run_id: str) -> str:
+    return f"active/{run_id}"
 
 
 def _status(run_id: str) -> str:
@@ -373,6 +461,10 @@ def _status(run_id: str) -> str:
 
 def _name_digest(golden_set: str) -> str:
     return hashlib.sha256(golden_set.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _idempotency(key: str) -> str:
+    return f"keys/{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
 def _journal(run_id: str) -> str:

@@ -25,7 +25,6 @@ from app.domain.review import (
     subject,
 )
 from app.domain.run import Run, State
-from app.gate.opened import OpenGate
 from app.gate.records import Pointer, RunRecords
 
 CARRIED = 5  # earlier decisions that are shown of a question, the newest
@@ -83,14 +82,13 @@ async def override(records: RunRecords, run_id: str, draft: OverrideDraft, signa
 
 
 async def review_view(
-    gate: OpenGate, run_id: str, on: date, questions: Iterable[Question] | None = None
+    records: RunRecords, run_id: str, on: date, questions: Iterable[Question] | None = None
 ) -> ReviewView:
     """All that was decided on a run, as of that day.
 
     `questions`: those for which earlier decisions are looked up; None: every one of the run that can be
     reviewed, for which its evidence is read.
     """
-    records = gate.records
     run, _ = await records.read(run_id)
     reviews = newest_first(await records.reviews(run_id))
     overrides = await overrides_of(records, run_id)

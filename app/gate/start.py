@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -15,7 +16,10 @@ from app.domain.policy import Policy, looser_settings
 from app.domain.query import Queries
 from app.domain.reading import overridden, read_golden_set
 from app.domain.run import GoldenRef, IndexSide, Run
+from app.gate.ports import LivePointer
 from app.gate.records import RunRecords, request_digest
+
+LIVE_SECONDS = 30.0  # for asking what is live
 
 
 class GoldenSets(Protocol):
@@ -61,13 +65,16 @@ async def start(
     records: RunRecords,
     golden_sets: GoldenSets,
     stamp: Stamp,
+    live: LivePointer | None = None,
     idempotency_key: str | None = None,
     requested_by: str | None = None,
 ) -> tuple[Run, bool]:
-    """The run, kept and queued, and whether it is a new one; not new where the idempotency key had started it.
+    """The run, kept and queued, and whether it is a new one; not new where the idempotency key had started it,
+    whatever is live by now. Without a baseline the run compares with what `live` names at this moment.
 
     InputError with every fault of the request and the set; NotFoundError for an unknown set; ConflictError
-    for a key that was used for another request. Nothing is kept then.
+    for a key that was used for another request; LiveError where it cannot be known what is live. Nothing is
+    kept then.
     """
     texts, golden = await asyncio.to_thread(_golden, request, golden_sets)  # a large set takes seconds
     if request.noise_study and golden.baseline_query != golden.candidate_query:
@@ -76,13 +83,13 @@ async def start(
         )
         raise InputError([Fault(where="request", message=message)])
     run = _new_run(request, golden, stamp, requested_by)
+    digest = request_digest(_REQUEST.dump_python(request, mode="json"))
     if idempotency_key is not None:
-        digest = request_digest(_REQUEST.dump_python(request, mode="json"))
-        run_id = await records.claim_key(idempotency_key, digest, run.id)
-        try:
-            return (await records.read(run_id))[0], False
-        except NotFoundError:
-            run = replace(run, id=run_id)  # claimed, by us or by a process that died before it kept the run
+        with suppress(NotFoundError):  # unknown, or claimed by a process that died before it kept the run
+            return (await records.read(await records.claimed(idempotency_key, digest)))[0], False
+    run = await _against_live(run, request, live)
+    if idempotency_key is not None:
+        run = replace(run, id=await records.claim_key(idempotency_key, digest, run.id))
     try:
         await records.create(run, texts)
     except ConflictError:
@@ -90,6 +97,25 @@ async def start(
             raise
         return (await records.read(run.id))[0], False  # the same request, sent at the same moment, was first
     return run, True
+
+
+async def _against_live(run: Run, request: StartRequest, live: LivePointer | None) -> Run:
+    """The run with what is live as its baseline, where the request names none."""
+    if request.baseline_index is not None or request.noise_study:
+        return run
+    if live is None:
+        raise _no_baseline(
+            "since neither GATE_LIVE_KEY nor GATE_LIVE_ALIAS says where the live index's name is kept"
+        )
+    value = await live.read(asyncio.get_running_loop().time() + LIVE_SECONDS)
+    if value is None:
+        raise _no_baseline(f"since the {live.where} names no index yet")
+    baseline = IndexSide(requested=live.alias or value.index, index=value.index, alias=live.alias)
+    return replace(run, baseline=baseline, manifest={**run.manifest, "baseline_from": live.where})
+
+
+def _no_baseline(why: str) -> InputError:
+    return InputError([Fault(where="request", message=f"baseline_index: is needed, {why}")])
 
 
 def _golden(request: StartRequest, golden_sets: GoldenSets) -> tuple[GoldenTexts, GoldenSet]:
@@ -104,8 +130,6 @@ def _request_faults(request: StartRequest) -> list[str]:
     found = []
     if (request.golden_set is None) == (request.golden is None):
         found.append("exactly one of golden_set (a deployed name) and golden (texts) is needed")
-    if request.baseline_index is None and not request.noise_study:
-        found.append("baseline_index: is needed: where the live index name is kept is not known here")
     if request.noise_study and request.baseline_index not in (None, request.candidate_index):
         found.append("noise_study compares an index with itself: leave baseline_index out")
     return found

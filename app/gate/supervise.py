@@ -1,15 +1,15 @@
-"""The runs that a service executes: begun when they are asked for, and gone on with after a restart."""
+"""The runs that a service executes: begun when they are asked for, and taken up from a process that is gone."""
 
 import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from app.domain.errors import ConflictError, GateError, NotFoundError, StorageError
+from app.domain.errors import ConflictError, DamagedError, GateError, NotFoundError, StorageError
 from app.domain.run import Run, State
+from app.gate.claims import Sightings
 from app.gate.execute import Execution
-from app.gate.records import RunRecords
+from app.gate.records import RunRecords, Sighting
 
-_RETRY_SECONDS = (1.0, 5.0, 15.0, 60.0)  # pauses before a run whose store failed is taken up again
 _POLL_SECONDS = 0.25
 
 log = logging.getLogger(__name__)
@@ -28,27 +28,36 @@ class Supervisor:
     records: RunRecords
     execution: Execution
     _working: dict[str, _Work] = field(default_factory=dict)
+    _given_up: set[str] = field(default_factory=set)
+    _sightings: Sightings = field(default_factory=Sightings)
+    _watching: asyncio.Task[None] | None = None
     _let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def resume(self) -> None:
-        """Take up every run that is not done. Called when the service starts."""
-        for run_id in await self.records.active():
-            self.launch(run_id)
+        """Take up every run that nobody executes, now and until `stop`. Called when the service starts."""
+        await self._look()
+        self._watching = asyncio.create_task(self._watch())
 
-    def launch(self, run_id: str) -> None:
-        """Execute the run in the background, if this process does not already."""
-        if run_id not in self._working:
-            cancelled = asyncio.Event()
-            task = asyncio.create_task(self._work(run_id, cancelled))
-            self._working[run_id] = _Work(task=task, cancelled=cancelled)
-            task.add_done_callback(lambda _: self._working.pop(run_id, None))
+    async def take_up(self, run_id: str) -> None:
+        """Execute the run in the background, if nobody does. One whose process is gone is taken up later, by
+        whoever finds that out first.
+        """
+        try:
+            seen = await self.records.claim(run_id)
+        except StorageError as error:
+            log.warning("run %s waits for its store: %s", run_id, error)
+        else:
+            if seen.untouched:
+                self._launch(run_id, seen)
 
     async def cancel(self, run_id: str) -> Run:
         """Ask for the run's end; it becomes ERROR `cancelled` shortly after. A run that is done stays as it is."""
         run, _ = await self.records.read(run_id)
         if run.state is not State.DONE:
-            self.launch(run_id)  # nobody executes it here: take it over, so that it can be ended
-            self._working[run_id].cancelled.set()
+            if run_id in self._working:
+                self._working[run_id].cancelled.set()
+            await self.records.cancel(run_id)  # for whoever executes it, or takes it up after this process
+            await self.take_up(run_id)
         return run
 
     async def wait(self, run_id: str, seconds: float) -> Run:
@@ -81,31 +90,69 @@ class Supervisor:
         self._let_go.set()
 
     async def stop(self) -> None:
-        """End the work of this process; its runs stay as they are, for the next start."""
+        """End the work of this process; its runs stay as they are, for others or the next start."""
         tasks = [work.task for work in self._working.values()]
+        if self._watching is not None:
+            tasks.append(self._watching)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _work(self, run_id: str, cancelled: asyncio.Event) -> None:
-        give_up: str | None = None
-        for pause in (*_RETRY_SECONDS, None):
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self.execution.limits.look_every)
             try:
-                run = await self.execution.execute(run_id, cancelled=cancelled, give_up=give_up)
-            except (ConflictError, NotFoundError) as error:
-                log.warning("run %s is left to another process: %s", run_id, error)
-                return
+                await self._look()
             except StorageError as error:
-                log.warning("run %s waits for its store: %s", run_id, error)
-            except GateError as error:
-                give_up = f"The run cannot go on: {error}"
-                log.warning("run %s cannot go on: %s", run_id, error)
-            except Exception:
-                give_up = "The run cannot go on: an error in the gate itself, see the service's log."
-                log.exception("run %s failed unexpectedly", run_id)
-            else:
-                log.info("run %s is done: %s", run_id, run.verdict)
-                return
-            if pause is not None:
-                await asyncio.sleep(pause)
-        log.error("run %s is given up by this process; the next start takes it up again", run_id)
+                log.warning("runs cannot be looked at: %s", error)
+
+    async def _look(self) -> None:
+        """Take up what its holder let go, or gives no sign of life for. A look that fails counts for nothing."""
+        active = await self.records.active()
+        self._sightings.forget_all_but(active)
+        for run_id in active:
+            if run_id in self._working or run_id in self._given_up:
+                continue
+            try:
+                seen = await self.records.claim(run_id)
+            except (NotFoundError, DamagedError):  # a start cut short; or nothing that could be executed
+                continue
+            if self._sightings.free(run_id, seen.claim):
+                self._launch(run_id, seen)
+
+    def _launch(self, run_id: str, seen: Sighting) -> None:
+        if run_id not in self._working:
+            cancelled = asyncio.Event()
+            task = asyncio.create_task(self._work(run_id, seen, cancelled))
+            self._working[run_id] = _Work(task=task, cancelled=cancelled)
+            task.add_done_callback(lambda _: self._working.pop(run_id, None))
+
+    async def _work(self, run_id: str, seen: Sighting, cancelled: asyncio.Event) -> None:
+        """Execute the run; where it cannot go on for a reason of its own, end it as interrupted."""
+        again = await self._tried(run_id, seen, cancelled, give_up=None)
+        if again is not None and await self._tried(run_id, None, cancelled, give_up=again) is not None:
+            self._given_up.add(run_id)
+            log.error("run %s is given up by this process; the next start takes it up again", run_id)
+
+    async def _tried(
+        self, run_id: str, seen: Sighting | None, cancelled: asyncio.Event, *, give_up: str | None
+    ) -> str | None:
+        """Why the run has to be given up; None: it is done, another process's, or taken up again later."""
+        try:
+            run = await self.execution.execute(run_id, cancelled=cancelled, give_up=give_up, seen=seen)
+        except (ConflictError, NotFoundError) as error:
+            log.warning("run %s is left to another process: %s", run_id, error)
+        except DamagedError as error:
+            self._given_up.add(run_id)
+            log.error("run %s cannot be executed: %s", run_id, error)  # noqa: TRY400 — no fault of the code's
+        except StorageError as error:
+            log.warning("run %s waits for its store: %s", run_id, error)
+        except GateError as error:
+            log.warning("run %s cannot go on: %s", run_id, error)
+            return f"The run cannot go on: {error}"
+        except Exception:
+            log.exception("run %s failed unexpectedly", run_id)
+            return "The run cannot go on: an error in the gate itself, see the service's log."
+        else:
+            log.info("run %s is done: %s", run_id, run.verdict)
+        return None

@@ -13,7 +13,7 @@ from app.report.decisions import Decisions
 async def decisions_of(gate: OpenGate, run: Run, questions: Iterable[Question] | None = None) -> Decisions:
     """What was decided on a run, as of today. `questions` as for `review_view`."""
     today = gate.execution.now().astimezone(UTC).date()
-    view = await review_view(gate, run.id, today, questions)
+    view = await review_view(gate.records, run.id, today, questions)
     return Decisions(
         reviews=view.reviews,
         standing=view.standing,

@@ -12,7 +12,7 @@ from app.web.problems import as_json, refusal
 HEADERS = {
     "Content-Security-Policy": SERVICE_POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # without any a browser says of a form only that its origin is "null"
     "Cache-Control": "no-store",
 }
 

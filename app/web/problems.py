@@ -16,6 +16,7 @@ from starlette.responses import Response
 from app.domain.errors import (
     BrokenError,
     ConflictError,
+    DamagedError,
     Fault,
     GateError,
     InputError,
@@ -23,6 +24,7 @@ from app.domain.errors import (
     LiveLockedError,
     LiveMovedError,
     LiveUncertainError,
+    NotClearedError,
     NotFoundError,
     QueryError,
     StorageError,
@@ -36,7 +38,8 @@ FAULTS_SHOWN = 1000  # faults that one answer lists; its detail says how many th
 class Problem:
     """The members of a problem; those that are empty are left out.
 
-    `faults`: what is wrong with the input. `components`: what is wrong with each; None: nothing.
+    `faults`: what is wrong with the input, or which conditions do not hold. `components`: what is wrong with
+    each; None: nothing.
     """
 
     type: str
@@ -71,6 +74,9 @@ KINDS: Mapping[type[GateError], Kind] = {  # the first that fits
         status=HTTPStatus.UNPROCESSABLE_ENTITY, name="invalid-input", title="The input cannot be used"
     ),
     NotFoundError: Kind(status=HTTPStatus.NOT_FOUND, name="not-found", title="There is no such thing"),
+    NotClearedError: Kind(
+        status=HTTPStatus.CONFLICT, name="not-cleared", title="The run may not be promoted now"
+    ),
     LiveMovedError: Kind(
         status=HTTPStatus.CONFLICT, name="live-moved", title="The live index was changed in between"
     ),
@@ -78,6 +84,9 @@ KINDS: Mapping[type[GateError], Kind] = {  # the first that fits
         status=HTTPStatus.CONFLICT, name="live-locked", title="What names the live index is locked"
     ),
     ConflictError: Kind(status=HTTPStatus.CONFLICT, name="conflict", title="Something else was there first"),
+    DamagedError: Kind(
+        status=HTTPStatus.INTERNAL_SERVER_ERROR, name="damaged", title="A kept document cannot be understood"
+    ),
     StorageError: Kind(
         status=HTTPStatus.SERVICE_UNAVAILABLE,
         name="storage-unavailable",
@@ -125,16 +134,26 @@ def refusal(request: Request, error: Exception) -> Refusal:
 
 def _of_gate_error(request: Request, error: GateError) -> Refusal:
     kind = next(kind for known, kind in KINDS.items() if isinstance(error, known))
-    faults = error.faults if isinstance(error, InputError) else ()
+    faults = _faults(error)
     problem = Problem(
         type=f"urn:search-index-gate:{kind.name}",
         title=kind.title,
         status=kind.status,
-        detail=_told(faults) if faults else str(error),
+        detail=_told(faults) if faults and isinstance(error, InputError) else str(error),
         instance=_instance(request),
         faults=faults[:FAULTS_SHOWN],
     )
     return Refusal(problem=problem, headers=kind.headers)
+
+
+def _faults(error: GateError) -> tuple[Fault, ...]:
+    match error:
+        case InputError():
+            return error.faults
+        case NotClearedError():
+            return tuple(Fault(where=each.code, message=each.message) for each in error.conditions)
+        case _:
+            return ()
 
 
 def _of_parameter(details: ErrorDetails) -> Fault:
@@ -218,7 +237,7 @@ _DESCRIPTIONS = {
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not application/json",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The request or the golden set has faults; all are listed",
     HTTPStatus.NOT_IMPLEMENTED: "This part is not built yet",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Search or storage cannot be reached",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Search, storage or what names the live index cannot be reached",
 }
 
 

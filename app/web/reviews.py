@@ -82,7 +82,7 @@ async def review_question(run_id: RunId, request: Request, gate: Gate) -> Respon
 @router.get("/reviews", response_model=Reviews, response_description="The decisions", responses=_READING)
 async def list_reviews(run_id: RunId, gate: Gate) -> Response:
     """The decisions on a run's questions, which of them stand, and those of earlier runs."""
-    view = await review_view(gate, run_id, today(gate))
+    view = await review_view(gate.records, run_id, today(gate))
     found = Reviews(reviews=view.reviews, standing=view.standing, carried=view.carried)
     return _json(_REVIEWS.dump_json(found))
 

@@ -61,11 +61,12 @@ async def start_run(request: Request, gate: Gate, idempotency_key: IdempotencyKe
         records=gate.records,
         golden_sets=gate.golden_sets,
         stamp=gate.stamp(),
+        live=gate.live,
         idempotency_key=idempotency_key,
         requested_by=actor(request),
     )
     if run.state is not State.DONE:
-        gate.supervisor.launch(run.id)  # also an old one: the process that had it may have died
+        await gate.supervisor.take_up(run.id)
     return _answer(run, HTTPStatus.ACCEPTED, {"Location": f"/v1/runs/{run.id}"})
 
 

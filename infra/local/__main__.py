@@ -30,12 +30,26 @@ def main() -> None:
     help="The key clients must send; also LOCAL_SEARCH_API_KEY.",
 )
 @click.option("--threads", default=2, show_default=True, help="Threads a model may use.")
-def serve(host: str, port: int, folder: Path, api_key: str, threads: int) -> None:
-    """Serve the search stand-in until stopped."""
+@click.option(
+    "--configuration-port",
+    type=int,
+    help="Port of the configuration stand-in; 0 takes a free one. Default: the next one after --port.",
+)
+def serve(
+    *, host: str, port: int, folder: Path, api_key: str, threads: int, configuration_port: int | None
+) -> None:
+    """Serve the stand-ins of search and of configuration until stopped."""
     from infra.local import server  # noqa: PLC0415 - half a second of engines
 
     try:
-        server.serve(host=host, port=port, folder=folder, api_key=api_key, threads=threads)
+        server.serve(
+            host=host,
+            port=port,
+            folder=folder,
+            api_key=api_key,
+            threads=threads,
+            configuration_port=configuration_port,
+        )
     except server.CannotStartError as error:
         click.echo(str(error), err=True)
         sys.exit(2)

@@ -23,11 +23,15 @@ class Precondition:
     if_match: str | None = None
     if_none_match: str | None = None
 
-    def check(self, etag: str | None) -> None:
-        """412 unless the resource (None: there is none) is the one the caller has seen."""
+    def holds(self, etag: str | None) -> bool:
+        """Whether the resource (None: there is none) is the one the caller has seen."""
         if self.if_match is not None and not _matches(self.if_match, etag):
-            raise precondition_failed()
-        if self.if_none_match is not None and _matches(self.if_none_match, etag):
+            return False
+        return self.if_none_match is None or not _matches(self.if_none_match, etag)
+
+    def check(self, etag: str | None) -> None:
+        """412 unless it holds."""
+        if not self.holds(etag):
             raise precondition_failed()
 
 

@@ -18,9 +18,11 @@ from typing import Any
 
 from aiohttp import web
 
+from infra.local import configuration
 from infra.local.catalogue import Catalogue
 from infra.local.errors import ServiceError, bad_request
 from infra.local.faults import Fault, Faults, Journal, Occasion
+from infra.local.key_values import KeyValues
 from infra.local.models import Models
 from infra.local.operations import Answer, Call, Service, question_of, route
 from infra.local.search import Searcher
@@ -147,36 +149,56 @@ def build_door(folder: Path, *, api_key: str, threads: int) -> tuple[Door, Store
     return Door(service, api_key), store
 
 
-def serve(*, host: str, port: int, folder: Path, api_key: str, threads: int) -> None:
-    """Serve until SIGTERM or SIGINT. Port 0 is any free one; `CannotStartError` when port or folder is taken."""
-    try:
-        listener = socket.create_server((host, port))
-    except OSError as error:
-        raise CannotStartError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    with listener:
+def serve(
+    *, host: str, port: int, folder: Path, api_key: str, threads: int, configuration_port: int | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT. Port 0 is any free one; without one the configuration store takes the port
+    after the search service's, or any free one beside a free one. `CannotStartError` when a port or the folder
+    is taken.
+    """
+    if configuration_port is None:
+        configuration_port = port + 1 if port else 0
+    with _listener(host, port) as searched, _listener(host, configuration_port) as configured:
         try:
             door, store = build_door(folder, api_key=api_key, threads=threads)
         except FolderTakenError as error:
             raise CannotStartError(str(error)) from error
+        settings = configuration.Door(KeyValues(store), configuration.Account())
         with contextlib.closing(store):
-            asyncio.run(_run(door, listener))
+            asyncio.run(_run(door, settings, searched, configured))
             door.wait()
 
 
-async def _run(door: Door, listener: socket.socket) -> None:
-    runner = web.AppRunner(
-        door.application(), access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS
-    )
-    await runner.setup()
-    await web.SockSite(runner, listener).start()
+def _listener(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port))
+    except OSError as error:
+        raise CannotStartError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+
+async def _run(
+    door: Door, settings: configuration.Door, searched: socket.socket, configured: socket.socket
+) -> None:
     stopped = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stopped.set)
+    async with contextlib.AsyncExitStack() as stack:
+        for application, listener in ((door.application(), searched), (settings.application(), configured)):
+            runner = web.AppRunner(
+                application, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS
+            )
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            await web.SockSite(runner, listener).start()
+        print(f"search stand-in listening on {_address(searched)}", flush=True)
+        print(f"configuration stand-in listening on {_address(configured)}", flush=True)
+        await stopped.wait()
+        door.stop()
+
+
+def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    print(f"search stand-in listening on http://{host}:{port}", flush=True)
-    await stopped.wait()
-    door.stop()
-    await runner.cleanup()
+    return f"http://{host}:{port}"
 
 
 async def _call(request: web.Request, operation: str, name: str, key: str) -> Call:

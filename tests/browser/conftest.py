@@ -19,6 +19,7 @@ from tests.browser.served import Served, serving
 AXE_VERSION = "4.14.1"
 _HOME = Path(__file__).parents[2] / ".tools" / "axe"
 _TIME = 15_000  # milliseconds
+_NAMES = "MAP *.test 127.0.0.1"  # names that are not localhost, which browsers trust more
 _given_up: set[str] = set()
 
 Open = Callable[..., Page]
@@ -30,7 +31,9 @@ def browser() -> Iterator[Browser]:
     if not Path(path).exists():
         _give_up(f"there is no Chromium at {path}: install it, or name it in CHROMIUM_PATH")
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=["--disable-dev-shm-usage"])
+        found = playwright.chromium.launch(
+            executable_path=path, args=["--disable-dev-shm-usage", f"--host-resolver-rules={_NAMES}"]
+        )
         yield found
         found.close()
 

@@ -77,7 +77,7 @@ async def keep(service: Service, name: str, example: Example) -> None:
     writer = EvidenceWriter()
     for each in questions:
         writer.add(each)
-    await records.keep_evidence(name, writer.data())
+    await records.keep_evidence(run, writer.data())
     await records.close(name)
 
 

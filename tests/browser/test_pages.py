@@ -213,6 +213,33 @@ def test_all_of_it_works_without_scripts(served: Served, look: Open) -> None:
     expect(page.get_by_text("What is the number of the IT hotline?")).to_be_visible()
 
 
+def test_forms_are_taken_without_tls_under_any_name_and_from_no_other_site(
+    served: Served, look: Open
+) -> None:
+    """A browser says where a form comes from in Sec-Fetch-Site only to names that it trusts."""
+    run = served.keep("any-name", _of_set("any-name", examples.failing()))
+    address = run.replace("127.0.0.1", "gate.test")
+    page = look(address)
+    sent: list[dict[str, str]] = []
+    page.on(
+        "request", lambda request: sent.append(request.all_headers()) if request.method == "POST" else None
+    )
+    card = page.locator("#q-visa-letter")
+    card.get_by_label("Real loss").check()
+    card.get_by_role("button", name="Keep this decision").click()
+    expect(page.locator("#q-visa-letter")).to_contain_text("Decided: real loss")
+    assert ["sec-fetch-site" in each for each in sent] == [False]
+    form = f"<form method=post action={address}/reviews><input name=question value=expense-limit>"
+    form += "<input name=decision value=real-loss><button>win a prize</button></form>"
+    page.route("http://other.test/", lambda route: route.fulfill(body=form, content_type="text/html"))
+    page.goto("http://other.test/")
+    with page.expect_response(f"{address}/reviews") as answered:
+        page.get_by_role("button").click()
+    assert answered.value.status == 403
+    page.goto(address)
+    expect(page.get_by_text("1 of 4 decided.")).to_be_visible()
+
+
 def test_a_point_of_the_picture_leads_to_its_question(look: Open, address: Callable[[str], str]) -> None:
     for name in ("failing", "file"):
         page = look(address(name))

@@ -24,13 +24,10 @@ APP_CONFIGURATION_DATA_READER = "516239f1-63e1-4d78-a4de-a74fb236a071"
 ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
 
 # Settings of the contract that the service does not know yet. While one stands here, what main.bicep deploys
-# does not start: signing in with Entra and the live index's setting come first.
+# does not start: signing in with Entra comes first.
 NOT_READ_YET = {
-    "GATE_APPCONFIG_ENDPOINT",
     "GATE_ENTRA_AUDIENCE",
     "GATE_ENTRA_TENANT_ID",
-    "GATE_LIVE_KEY",
-    "GATE_LIVE_LABEL",
 }
 
 FUNCTIONS = {

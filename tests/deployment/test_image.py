@@ -1,4 +1,4 @@
-"""The Dockerfile and what reaches its build. Whether the image builds is for a machine with a container engine."""
+"""The Dockerfile and what reaches its build. The image itself is built and started by `make image`."""
 
 import json
 import re
@@ -7,6 +7,9 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+
+from app import settings
+from infra.local import image
 
 ROOT = Path(__file__).parents[2]
 HADOLINT = Path(sysconfig.get_path("scripts")) / "hadolint"
@@ -54,7 +57,9 @@ def test_the_base_can_be_replaced(instructions: list[tuple[str, str]]) -> None:
 def test_packages_are_checked_against_their_hashes(instructions: list[tuple[str, str]]) -> None:
     installs = [rest for name, rest in instructions if name == "RUN" and "pip install" in rest]
     assert len(installs) == 1
-    assert {"--require-hashes", "--no-deps", "-r"} <= set(installs[0].split())
+    assert {"--require-hashes", "--no-deps", "--only-binary"} <= set(installs[0].split())
+    copies = [rest for name, rest in instructions if name == "COPY"]
+    assert copies[0] == "requirements/monitor.txt ./", "what the telemetry needs is in it, and off unless set"
 
 
 def test_the_image_holds_the_application_and_its_golden_sets_only(last_stage: list[tuple[str, str]]) -> None:
@@ -65,21 +70,25 @@ def test_the_image_holds_the_application_and_its_golden_sets_only(last_stage: li
 def test_only_those_files_reach_the_build() -> None:
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
-    assert rules == ["*", "!app", "!golden", "!requirements/run.txt", "**/__pycache__"]
+    assert rules == ["*", "!app", "!golden", "!requirements/monitor.txt", "**/__pycache__"]
 
 
 def test_the_process_is_nobody_and_gets_the_signals(last_stage: list[tuple[str, str]]) -> None:
-    settings = dict(last_stage)
-    assert settings["USER"].isdigit()
-    assert settings["USER"] != "0"
-    assert json.loads(settings["ENTRYPOINT"]) == ["python", "-m", "app", "serve"]
-    assert settings["STOPSIGNAL"] == "SIGTERM"
-    assert "CMD" not in settings
+    said = dict(last_stage)
+    assert said["USER"].isdigit()
+    assert said["USER"] != "0"
+    assert json.loads(said["ENTRYPOINT"]) == ["python", "-m", "app", "serve"]
+    assert said["STOPSIGNAL"] == "SIGTERM"
+    assert "CMD" not in said
 
 
 def test_it_listens_on_the_port_that_it_exposes(last_stage: list[tuple[str, str]]) -> None:
-    settings = dict(last_stage)
-    environment = dict(pair.split("=", 1) for pair in settings["ENV"].split())
+    said = dict(last_stage)
+    environment = dict(pair.split("=", 1) for pair in said["ENV"].split())
     assert environment["GATE_HOST"] == "0.0.0.0"  # noqa: S104 within a container
-    assert environment["GATE_PORT"] == settings["EXPOSE"]
+    assert environment["GATE_PORT"] == said["EXPOSE"]
     assert environment["PYTHONDONTWRITEBYTECODE"] == "1"
+
+
+def test_the_image_is_tried_with_settings_that_there_are() -> None:
+    assert set(image._SETTINGS) <= set(settings.variables())

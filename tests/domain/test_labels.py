@@ -98,12 +98,7 @@ def test_what_is_unverified_is_said_and_never_taken_for_missing() -> None:
     assert missing(questions[1], before, after) == Missing()
     assert found(questions, before, after, "labels-unverified") == [(Level.WARNING, ("d2", "d3"), ("q2",))]
     assert "2 of 3" in message(checks(questions, before, after), "labels-unverified")
-    shown = before.showing(["d2", "d3"])
-    assert checks(questions, shown, after) == ()
-
-
-def test_an_answer_seen_in_the_answers_is_no_longer_absent() -> None:
-    assert holding(absent="d1 d2").showing(["d1"]) == holding("d1", "d2")
+    assert checks(questions, holding("d1 d2 d3"), after) == ()
 
 
 def test_labels_of_which_none_is_in_either_index_are_unresolved_with_an_example() -> None:

@@ -20,6 +20,7 @@ _MIDDLE = Policy(
     max_documents_changed=2,
     max_verdict_age_hours=48,
     evidence_text=True,
+    auto_rollback=True,
 )
 
 _LOOSER_AND_STRICTER: dict[str, tuple[Any, Any]] = {
@@ -39,7 +40,11 @@ _NEITHER: dict[str, Any] = {"evidence_text": False}
 
 
 def test_every_setting_is_covered_here() -> None:
-    assert {each.name for each in fields(Policy)} == _LOOSER_AND_STRICTER.keys() | _NEITHER.keys()
+    assert {each.name for each in fields(Policy)} == {
+        *_LOOSER_AND_STRICTER,
+        *_NEITHER,
+        "auto_rollback",
+    }
 
 
 @pytest.mark.parametrize("name", _LOOSER_AND_STRICTER)
@@ -47,6 +52,12 @@ def test_each_setting_is_looser_one_way_only(name: str) -> None:
     looser, stricter = _LOOSER_AND_STRICTER[name]
     assert looser_settings(replace(_MIDDLE, **{name: looser}), _MIDDLE) == (name,)
     assert looser_settings(replace(_MIDDLE, **{name: stricter}), _MIDDLE) == ()
+
+
+def test_not_rolling_back_by_itself_is_looser_where_the_set_does() -> None:
+    stays = replace(_MIDDLE, auto_rollback=False)
+    assert looser_settings(stays, _MIDDLE) == ("auto_rollback",)
+    assert looser_settings(_MIDDLE, stays) == ()
 
 
 @pytest.mark.parametrize("name", _NEITHER)

@@ -72,6 +72,7 @@ max_net_destabilised = 4
 max_documents_changed = 5
 max_verdict_age_hours = 24
 evidence_text = false
+auto_rollback = true
 """
 
 
@@ -124,6 +125,7 @@ def test_every_key_of_the_format_is_read() -> None:
         max_documents_changed=5,
         max_verdict_age_hours=24,
         evidence_text=False,
+        auto_rollback=True,
     )
 
 
@@ -147,6 +149,7 @@ def test_without_settings_the_defaults_of_the_contract_hold(toml: str | None) ->
     assert (policy.max_noisy_share, policy.min_evaluated_share) == (0.2, 0.9)
     assert (policy.max_lost_documents_share, policy.max_net_destabilised) == (None, None)
     assert (policy.max_documents_changed, policy.max_verdict_age_hours, policy.evidence_text) == (0, 72, True)
+    assert policy.auto_rollback is False
 
 
 def test_bom_and_crlf_are_tolerated() -> None:

@@ -1,12 +1,13 @@
 """`gate run` from the outside: both doors, statuses and last lines, several sets, time-outs, signals, slices."""
 
+import hashlib
 import shlex
 import signal
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.programs import DOCUMENTS, PLAIN, RUN, SEARCH_KEY, Gate, ids, junit, outcomes, questions, until
-from tests.scripted import Rows, ScriptedSearch, ranked
+from tests.scripted import Chunk, Rows, ScriptedSearch, ranked
 
 IN, OUT = ranked(2, "d1"), ranked(8, "d1")
 POLICY = f"[policy]\n{PLAIN}"
@@ -61,6 +62,36 @@ def test_both_doors_come_to_the_same(gate: Gate, search: ScriptedSearch, tmp_pat
     assert here.last_line == there.last_line
     folders = sorted(tmp_path.glob("record-*"))
     assert [sorted(each.name for each in folder.iterdir()) for folder in folders] == [sorted(DOCUMENTS)] * 2
+
+
+def test_documents_quote_nothing_where_passages_are_not_wanted(gate: Gate, search: ScriptedSearch) -> None:
+    """By both doors; what is decided, and on which rank what stood, is told all the same."""
+    quoted = ("the wording of a passage", "the title of a document")
+    chunk = Chunk(parent="d1", text=quoted[0], title=quoted[1])
+    search.answer("kb-v1", "about q1", ["x", chunk])
+    search.answer("kb-v2", "about q1", [*["x"] * 7, chunk])
+    search.answer("kb-v1", "about q2", ["x"])
+    search.answer("kb-v2", "about q2", [chunk])
+    span = {"document": "d1", "start": 4, "end": 11, "text": "wording"}
+    gate.golden("hr", questions("q1", "q2", spans=[span]), POLICY)
+    with gate.serving() as service:
+        runs = [
+            gate.record("--golden", "hr.jsonl", *service_or_not, *passages)
+            for service_or_not in ((), ("--service", service.url))
+            for passages in ((), ("--no-passages",))
+        ]
+    folders = sorted(gate.folder.glob("record-*"))
+    texts = [{name: (folder / name).read_text() for name in DOCUMENTS} for folder in folders]
+    told = [name for whole in texts[::2] for name, text in whole.items() if quoted[0] in text]
+    assert set(told) == {"run.json", "report.html"}
+    for name, text in [each for bare in texts[1::2] for each in bare.items()]:
+        assert not [words for words in (*quoted, '"wording"') if words in text], name
+    assert len({str(decided(record)) for _, record in runs}) == 1
+    ends = [
+        [hit["text_sha256"] for hit in record["questions"][1]["candidate"][0]["hits"]] for _, record in runs
+    ]
+    digest = hashlib.sha256(quoted[0].encode()).hexdigest()
+    assert ends == [[None], [digest], [None], [digest]]
 
 
 def test_a_set_of_the_service_is_named(gate: Gate) -> None:

@@ -20,6 +20,7 @@ NAMES = [f"q{place:02}" for place in range(1, 31)]
 POLICY = "[policy]\nmax_net_loss = 30\n"
 LOST, GAINED, CRITICAL = NAMES[:4], NAMES[4:6], NAMES[6:12]
 ABSENT = NAMES[12:14]
+GRACE_SECONDS = 60.0  # what infra/main.bicep gives a container to stop in
 
 
 @pytest.fixture
@@ -196,6 +197,27 @@ def test_s14_a_stopped_service_ends_soon_and_the_next_goes_on(gate: Gate) -> Non
     assert resumed["requests"]["comparison"] == planned().total()
     assert (resumed["counts"]["lost"], resumed["counts"]["gained"]) == (4, 2)
     assert resumed["verdict"] == "PASS"
+
+
+def test_s14_a_stopped_service_hands_its_run_to_one_that_is_up_already(
+    gate: Gate, container_url: str
+) -> None:
+    """As where a new revision starts before the old one is stopped; over the store that is deployed."""
+    gate.environment |= {"GATE_RUNS_URL": container_url, "GATE_RUNS_KEY": RUNS_KEY}
+    golden = thirty(gate.search)
+    gate.search.latency = 0.02
+    with gate.serving() as second, gate.serving() as first:
+        run_id = first.start(golden=golden)["id"]
+        ended_at(gate.search, first.process, 24, signal.SIGTERM)
+        ended = first.process.ended(GRACE_SECONDS)
+        assert ended.status == 0, ended.said
+        gate.search.on_search = None
+        resumed = second.done(run_id)
+    twice = asked(gate.search.requests) - planned()
+    assert planned() <= asked(gate.search.requests)
+    assert twice.total() <= 4, "what was under way when it was stopped"
+    assert (resumed["verdict"], resumed["manifest"]["starts"]) == ("PASS", 2)
+    assert resumed["requests"]["comparison"] == planned().total()
 
 
 def test_s14_the_command_line_waits_through_a_restart(gate: Gate) -> None:

@@ -127,6 +127,7 @@ class FakeSearch:
     described: list[str] = field(default_factory=list)
     listed: list[tuple[str, Listing]] = field(default_factory=list)
     synonyms: Mapping[str, str] | None = None
+    listable: bool = True  # whether the identity may list index names
     somebody_asked: asyncio.Event = field(default_factory=asyncio.Event)
     _released: asyncio.Event | None = None
 
@@ -177,6 +178,12 @@ class FakeSearch:
     async def synonym_maps(self, deadline: float) -> Mapping[str, str] | None:
         await self._pass_time(deadline, BrokenError(Code.TIMED_OUT, _TOO_SLOW))
         return self.synonyms
+
+    async def index_names(self, deadline: float) -> tuple[str, ...] | None:
+        await self._pass_time(deadline, BrokenError(Code.TIMED_OUT, _TOO_SLOW))
+        if self.down is not None:
+            raise self.down
+        return tuple(sorted(self.indexes)) if self.listable else None
 
     async def ask(self, ask: Ask, deadline: float) -> Answer:
         self.asked.append(ask)

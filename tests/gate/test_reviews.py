@@ -5,8 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -21,7 +20,6 @@ from app.domain.reasons import Verdict
 from app.domain.review import Review, ReviewDraft, Ruling, Signature
 from app.domain.run import Run, State
 from app.gate import reviews as gate
-from app.gate.opened import OpenGate
 from app.gate.records import EvidenceWriter, RunRecords
 from tests.examples import Example, a_run, asked, errors_are_no_losses, example, failing, passing
 from tests.fakes.store import MemoryStore, When
@@ -36,11 +34,6 @@ def signature(minutes: int = 0, mark: str = "m", by: str | None = "kim@contoso.e
     return Signature(by=by, at=NOON + timedelta(minutes=minutes), mark=mark)
 
 
-def view_of(records: RunRecords) -> OpenGate:
-    """All of an open gate that decisions need."""
-    return cast("OpenGate", SimpleNamespace(records=records))
-
-
 async def kept(records: RunRecords, case: Example, run_id: str = "run-1") -> Run:
     """The example as a kept run that is done."""
     run = replace(case.run, id=run_id)
@@ -50,7 +43,7 @@ async def kept(records: RunRecords, case: Example, run_id: str = "run-1") -> Run
     writer = EvidenceWriter()
     for each in case.questions:
         writer.add(each)
-    await records.keep_evidence(run.id, writer.data())
+    await records.keep_evidence(run, writer.data())
     return run
 
 
@@ -85,7 +78,7 @@ async def test_a_decision_is_kept_with_who_and_when(records: RunRecords) -> None
     await kept(records, failing())
     taken = await decide(records, "leave-carry-over")
     assert (taken.by, taken.at, taken.run) == ("kim@contoso.example", NOON, "run-1")
-    view = await gate.review_view(view_of(records), "run-1", TODAY)
+    view = await gate.review_view(records, "run-1", TODAY)
     assert view.reviews == (taken,)
     assert view.of("leave-carry-over") == (taken,)
     assert view.decision("leave-carry-over") == view.standing["leave-carry-over"]
@@ -97,7 +90,7 @@ async def test_all_decisions_stay_and_the_latest_counts(records: RunRecords, sto
     first = await decide(records, "leave-carry-over")
     before = store.documents
     second = await decide(records, "leave-carry-over", Ruling.ACCEPTABLE, reason="bearable", minutes=1)
-    view = await gate.review_view(view_of(records), "run-1", TODAY)
+    view = await gate.review_view(records, "run-1", TODAY)
     assert view.of("leave-carry-over") == (second, first)
     assert view.standing["leave-carry-over"].review == second
     assert before.items() <= store.documents.items()  # nothing was written over
@@ -120,7 +113,7 @@ async def test_a_hundred_reviewers_at_one_moment_lose_nothing(records: RunRecord
             for number in range(100)
         )
     )
-    view = await gate.review_view(view_of(records), "run-1", TODAY)
+    view = await gate.review_view(records, "run-1", TODAY)
     assert len(view.reviews) == 100
     assert {each.by for each in view.reviews} == {f"reviewer-{number}" for number in range(100)}
     assert set(view.reviews) == set(taken)
@@ -135,7 +128,7 @@ async def test_two_processes_over_one_folder_lose_nothing(tmp_path: Any) -> None
             *(decide(both[number % 2], "visa-letter", mark=f"{number:02}") for number in range(20))
         )
         for records in both:
-            assert len((await gate.review_view(view_of(records), "run-1", TODAY)).reviews) == 20
+            assert len((await gate.review_view(records, "run-1", TODAY)).reviews) == 20
 
 
 async def test_an_id_that_is_taken_is_refused_and_nothing_written_over(records: RunRecords) -> None:
@@ -159,7 +152,7 @@ async def test_an_unknown_run_is_not_found(records: RunRecords) -> None:
         with pytest.raises(NotFoundError):
             await decide(records, "q", run=name)
         with pytest.raises(NotFoundError):
-            await gate.review_view(view_of(records), name, TODAY)
+            await gate.review_view(records, name, TODAY)
 
 
 async def test_a_run_that_is_not_done_is_not_decided(records: RunRecords) -> None:
@@ -169,7 +162,7 @@ async def test_a_run_that_is_not_done_is_not_decided(records: RunRecords) -> Non
         await decide(records, "q1")
     with pytest.raises(ConflictError, match="not done"):
         await gate.label_patch(records, "run-1", TODAY)
-    view = await gate.review_view(view_of(records), "run-1", TODAY)
+    view = await gate.review_view(records, "run-1", TODAY)
     assert (view.reviews, view.carried, view.waived) == ((), {}, None)
 
 
@@ -177,7 +170,7 @@ async def test_a_run_that_is_not_done_is_not_decided(records: RunRecords) -> Non
 
 
 async def carried(records: RunRecords, run_id: str, on: date = TODAY) -> Any:
-    return (await gate.review_view(view_of(records), run_id, on)).carried
+    return (await gate.review_view(records, run_id, on)).carried
 
 
 async def test_a_later_run_that_loses_the_question_again_shows_the_decision(records: RunRecords) -> None:
@@ -186,7 +179,7 @@ async def test_a_later_run_that_loses_the_question_again_shows_the_decision(reco
         records, "leave-carry-over", Ruling.ACCEPTABLE, reason="bearable", watch="the smoke test"
     )
     await kept(records, failing(), "run-2")
-    view = await gate.review_view(view_of(records), "run-2", TODAY)
+    view = await gate.review_view(records, "run-2", TODAY)
     (found,) = view.carried["leave-carry-over"]
     assert found.review == taken
     assert found.counts
@@ -200,7 +193,7 @@ async def test_a_decision_of_the_run_itself_stands_before_an_earlier_one(records
     await decide(records, "leave-carry-over", Ruling.ACCEPTABLE, reason="bearable")
     await kept(records, failing(), "run-2")
     own = await decide(records, "leave-carry-over", run="run-2", minutes=1)
-    view = await gate.review_view(view_of(records), "run-2", TODAY)
+    view = await gate.review_view(records, "run-2", TODAY)
     standing = view.decision("leave-carry-over")
     assert standing is not None
     assert standing.review == own
@@ -221,7 +214,7 @@ async def test_an_expired_acceptance_is_shown_and_does_not_count(records: RunRec
     await kept(records, failing(), "run-2")
     for run_id in ("run-1", "run-2"):
         for day, expired in ((1, False), (2, True)):
-            view = await gate.review_view(view_of(records), run_id, date(2026, 12, day))
+            view = await gate.review_view(records, run_id, date(2026, 12, day))
             shown = view.standing.get("leave-carry-over") or view.carried["leave-carry-over"][0]
             assert shown.expired is expired
             assert (view.decision("leave-carry-over") is None) is expired
@@ -288,7 +281,7 @@ async def test_given_questions_are_looked_up_without_the_evidence(
     await kept(records, case, "run-2")
     store.calls.clear()
     wanted = [each for each in case.questions if each.id == "leave-carry-over"]
-    view = await gate.review_view(view_of(records), "run-2", TODAY, wanted)
+    view = await gate.review_view(records, "run-2", TODAY, wanted)
     assert set(view.carried) == {"leave-carry-over"}
     assert not [call for call in store.calls if "evidence" in call.name]
     assert len([call for call in store.calls if call.name.startswith("decisions/")]) == 1
@@ -313,7 +306,7 @@ async def test_a_damaged_decision_is_told(records: RunRecords, store: MemoryStor
     await kept(records, failing())
     await store.create("reviews/run-1/20261130-0.json", b"{")
     with pytest.raises(StorageError, match="damaged"):
-        await gate.review_view(view_of(records), "run-1", TODAY)
+        await gate.review_view(records, "run-1", TODAY)
 
 
 # overrides -----------------------------------------------------------------------------------------------
@@ -329,7 +322,7 @@ async def override(
 async def test_an_override_clears_the_run_by_name(records: RunRecords) -> None:
     run = await kept(records, failing())
     first, second = await override(records), await override(records, minutes=1)
-    view = await gate.review_view(view_of(records), "run-1", TODAY)
+    view = await gate.review_view(records, "run-1", TODAY)
     assert view.overrides == (second, first)
     assert view.waived == second
     assert second.by == "kim@contoso.example"

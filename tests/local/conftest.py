@@ -128,6 +128,7 @@ class StandIn:
     port: int = 0
     threads: int = 2
     url: str = ""
+    configuration_url: str = ""
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     def start(self) -> "StandIn":
@@ -141,10 +142,15 @@ class StandIn:
             env={**os.environ, "PYTHONWARNINGS": "default"},
         )
         assert self._process.stdout is not None
+        self.url, self.configuration_url = (self._listening() for _ in range(2))
+        return self
+
+    def _listening(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert "listening on http://" in line, line
-        self.url = line.split()[-1]
-        return self
+        return line.split()[-1]
 
     def stop(self) -> int:
         assert self._process is not None

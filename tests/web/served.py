@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from app.domain.errors import NotFoundError
 from app.domain.golden import GoldenTexts
 from app.domain.query import Embedding
+from app.gate.audit import AuditTrail
 from app.gate.execute import Execution, Limits
 from app.gate.opened import OpenGate
 from app.gate.preflight import PROBE
@@ -126,6 +127,7 @@ class Service:
             execution=execution,
             supervisor=Supervisor(records=records, execution=execution),
             stamp=self._stamp,
+            trail=AuditTrail(self.store),
         )
 
     def _claim(self) -> str:

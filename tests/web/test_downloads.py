@@ -138,4 +138,4 @@ async def test_damaged_evidence_is_told_before_anything_is_sent(
     name = f"runs/{run['id']}/evidence.jsonl.gz"
     _, etag = await service.store.read(name)
     await service.store.replace(name, b"not compressed", etag)
-    assert name in problem(await client.get(f"/v1/runs/{run['id']}/run.json"), 503)["detail"]
+    assert name in problem(await client.get(f"/v1/runs/{run['id']}/run.json"), 500)["detail"]

@@ -84,7 +84,7 @@ async def test_every_answer_carries_the_careful_headers(client: httpx.AsyncClien
     ):
         assert rule in policy.split("; ")
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
     assert headers["cache-control"] == "no-store"
 
 
