@@ -14,7 +14,7 @@ from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
 from app.adapters.limiter import Limiter
-from app.adapters.search import AzureSearch, _first_page
+from app.adapters.search import AzureSearch
 from app.domain.errors import BrokenError, FailureCode, InputError, QueryError
 from app.domain.query import (
     FilterMode,
@@ -206,13 +206,6 @@ async def test_a_token_is_sent_for_the_audience(
 async def test_a_token_is_not_sent_over_http(open_search: Open) -> None:
     with pytest.raises(InputError, match="https"):
         await open_search(credential=Tokens())
-
-
-async def test_nothing_is_sent_before_the_rows_are_read(search: AzureSearch, service: ScriptedSearch) -> None:
-    results = await search._client("kb-v1").search("q1")
-    assert service.requests == []
-    await _first_page(results, 50)
-    assert len(service.requests) == 1
 
 
 async def test_an_observation_is_exactly_one_request(search: AzureSearch, service: ScriptedSearch) -> None:

@@ -5,22 +5,27 @@ same machine in the same minute.
 """
 
 import asyncio
+import base64
+import json
 import multiprocessing
 import statistics
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import httpx
 from azure.core.credentials import AzureKeyCredential
 from azure.search.documents import SearchClient
 from azure.search.documents.aio import SearchClient as AsyncSearchClient
+from azure.search.documents.models import VectorizableTextQuery
 from rich.console import Console
 from rich.table import Table
 
-from app.adapters.search import search_options
+from app.adapters.search import search_body
 from app.domain.golden import GoldenTexts
 from app.domain.index import Fields
 from app.domain.query import QuerySettings
@@ -125,8 +130,22 @@ def _asking(run: Run) -> float:
     return float(run.manifest["seconds"]["comparison"])
 
 
-def _ask(index: str, number: int) -> Ask:
-    return Ask(index=index, text=_question(number), query=QuerySettings(), fields=_FIELDS)
+def _ask(number: int) -> Ask:
+    return Ask(index="kb-v1", text=_question(number), query=QuerySettings(), fields=_FIELDS)
+
+
+def _keywords(number: int) -> dict[str, Any]:
+    """The same query in the official client's words."""
+    vector = VectorizableTextQuery(text=_question(number), k_nearest_neighbors=50, fields="text_vector")
+    return {
+        "search_text": _question(number),
+        "select": list(_FIELDS.selected),
+        "top": 50,
+        "query_type": "semantic",
+        "semantic_configuration_name": "default",
+        "semantic_error_mode": "fail",
+        "vector_queries": [vector],
+    }
 
 
 def _serial(url: str) -> int:
@@ -135,8 +154,7 @@ def _serial(url: str) -> int:
     seen = 0
     for number in range(QUESTIONS):
         for client in clients:
-            found = client.search(_question(number), **search_options(_ask("kb-v1", number)))
-            seen += bool([row["parent_id"] for row in found])
+            seen += bool([row["parent_id"] for row in client.search(**_keywords(number))])
     return seen
 
 
@@ -147,10 +165,31 @@ async def _bare(url: str, searches: int) -> int:
 
         async def work() -> None:
             for number in numbers:
-                found = await client.search(_question(number), **search_options(_ask("kb-v1", number)))
-                _ = [row async for row in found]
+                _ = [row async for row in await client.search(**_keywords(number))]
 
         await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
+    return searches
+
+
+async def _plain(url: str, searches: int) -> int:
+    """httpx and json in a loop, which keeps the same evidence: every row's ranks and scores, the first passages,
+    compressed, in a file.
+    """
+    numbers, address = iter(range(searches)), f"{url}/indexes('kb-v1')/docs/search.post.search"
+    headers, version = {"api-key": KEY}, {"api-version": "2026-04-01"}
+    async with httpx.AsyncClient(headers=headers, params=version) as client:
+        with tempfile.TemporaryFile() as file:
+
+            async def work() -> None:
+                for number in numbers:
+                    answer = await client.post(address, json=search_body(_ask(number)))
+                    rows = answer.json()["value"]
+                    for row in rows[5:]:
+                        del row["chunk"]
+                    line = zlib.compress(json.dumps({"question": number, "rows": rows}).encode(), level=1)
+                    file.write(base64.b64encode(line) + b"\n")
+
+            await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
     return searches
 
 
@@ -193,6 +232,7 @@ def main() -> None:
     with Service(0.0) as url:
         ours = _processor_per_search(lambda: _observations(url, 1))
         bare = _processor_per_search(lambda: _bare(url, 3 * QUESTIONS))
+        plain = _processor_per_search(lambda: _plain(url, 3 * QUESTIONS))
     ideal = observations * LATENCY / CONCURRENCY
     table = Table(
         title=f"{QUESTIONS} questions, {LATENCY * 1000:.0f} ms ± {JITTER:.0%}, {CONCURRENCY} at once"
@@ -219,7 +259,14 @@ def main() -> None:
         f"{ours * 1000:.2f} ms",
         f"{bare * 1000:.2f} ms",
         f"{ours / bare:.2f}",
-        "≤ 1.5",
+        "≤ 1.3",
+    )
+    table.add_row(
+        "(c) the same, over httpx and json in a loop that keeps as much",
+        f"{ours * 1000:.2f} ms",
+        f"{plain * 1000:.2f} ms",
+        f"{ours / plain:.2f}",
+        "",
     )
     console = Console(width=110)
     console.print(table)
