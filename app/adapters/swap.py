@@ -14,7 +14,6 @@ A write carries the etag of what was read, so that sending it again is harmless.
 Somebody else's write of the same name at that moment cannot be told from one's own.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
