@@ -7,7 +7,7 @@
 | … with no more under way than had just been served | the limit is one a second: requests are sent evenly spaced |
 | nothing refused for a while | a little more is tried, and more still as long as it holds |
 | answers much slower than they were | nothing is added; slower still, and the goal shrinks |
-| refusals in a row, no answer in between | a pause that doubles, and is as long as Retry-After at the least |
+| refusals in a row, no answer in between | a pause of an answer or two; from the third on as long as Retry-After |
 
 All of it counts requests *at once*, as a real number: with Little's law what was served in a second, times the
 time of an answer, is that number, and half a request at once is one that pauses as long as it takes.
@@ -34,6 +34,8 @@ LOWER = 0.95  # a rate that was refused, against the one that was served
 BURST = 1.5  # served lately, against the goal: more than this was saved up before
 IN_A_ROW = 3  # refusals with no answer in between, after which everything heeds Retry-After
 HURRY = 2.0  # how much closer than evenly requests may follow each other while nothing is known
+RECENT = 16  # requests
+MOSTLY = 0.5
 SLOW, SLOWER = 1.5, 2.0  # an answer's time against that of a calm service
 _ROUNDING = 1e-9
 
@@ -73,7 +75,7 @@ class Pace:
     _next: float = -inf
     _held: float = -inf
     _served: deque[tuple[float, int]] = field(default_factory=deque)
-    _shed: deque[float] = field(default_factory=deque)
+    _granted: float = 1.0  # the part of the last requests that was served
     _answers: int = 0
     _latency: float = GUESS
     _usual: float = 0.0
@@ -105,6 +107,7 @@ class Pace:
 
     def answered(self, sent: Sent, now: float) -> None:
         self._row = 0
+        self._granted += (1 - self._granted) / RECENT
         self._note(now - sent.at)
         self._served.append((now, sent.place))
         self._forget(now)
@@ -127,13 +130,13 @@ class Pace:
             self._try(now, self._goal, TRY_STEP)
 
     def refused(self, sent: Sent, now: float, retry_after: float = 0.0) -> None:
-        self._shed.append(now)
+        self._granted -= self._granted / RECENT
         if sent.cuts < self._cuts:  # of the same wave as the last one
             return
         self._forget(now)
         self._row += 1
         if self._row > 1:
-            self._held = now + min(1.0, self._latency * 2 ** min(self._row - 2, 3))
+            self._held = now + min(1.0, self._latency * min(self._row - 1, 2))
         if self._row >= IN_A_ROW:
             self._held = max(self._held, now + retry_after)
         self._spaced = self._by_rate(sent.place)
@@ -178,8 +181,8 @@ class Pace:
     def _rate(self, *, again: bool) -> float:
         """The goal after a refusal that only a limit a second explains.
 
-        Where nothing is served, nothing is known of it; where more is refused than served, little: the goal stays
-        at one at once, at the least.
+        Where nothing is served, nothing is known of it. Where most is refused although requests go one by one, it
+        is not the rate: the goal stays at one at once, at the least.
         """
         if not self._served:
             return self._goal
@@ -190,7 +193,7 @@ class Pace:
             goal = self._goal * LOWER
         else:
             goal = max(min(self._goal, served * LOWER), self._goal / 2)
-        return max(goal, min(self._goal, 1.0)) if len(self._shed) > len(self._served) else goal
+        return max(goal, 1.0) if self._granted < MOSTLY else goal
 
     def _note(self, seconds: float) -> None:
         """Keep the time that answers take, and the time that they take while little is asked."""
@@ -204,5 +207,3 @@ class Pace:
     def _forget(self, now: float) -> None:
         while self._served and self._served[0][0] <= now - self._window:
             self._served.popleft()
-        while self._shed and self._shed[0] <= now - self._window:
-            self._shed.popleft()

@@ -10,7 +10,8 @@ from app.adapters.limiter import HeldBackError, Limiter
 from app.adapters.pace import Sent
 from app.adapters.retries import Retries
 from app.gate.ports import ASKING
-from tests.shedding import ASecond, Asked, AtOnce, Bucket, Capacity, Change, ask
+from tests.capacity import ASecond, AtOnce, Bucket, Capacity
+from tests.shedding import Asked, Change, ask
 from tests.virtual_time import in_virtual_time
 
 LATENCY = 0.1

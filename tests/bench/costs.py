@@ -7,14 +7,12 @@ same machine in the same minute.
 import asyncio
 import base64
 import json
-import multiprocessing
 import statistics
 import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Awaitable, Callable
-from multiprocessing.connection import Connection
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import httpx
@@ -26,16 +24,14 @@ from rich.console import Console
 from rich.table import Table
 
 from app.adapters.search import search_body
-from app.domain.golden import GoldenTexts
-from app.domain.index import Fields
 from app.domain.query import QuerySettings
 from app.domain.run import Run
 from app.gate.ports import Ask
 from app.gate.start import StartRequest, start
 from app.main import open_gate
 from app.settings import Settings
-from tests.bench import inventory, pages
-from tests.scripted import ScriptedSearch
+from tests.bench import inventory
+from tests.bench.processes import KEY, fields, golden, question, service
 
 T = TypeVar("T")
 
@@ -44,55 +40,6 @@ LATENCY = 0.1
 JITTER = 0.3
 CONCURRENCY = 8
 ROUNDS = 3
-KEY = "bench"
-
-_FIELDS = Fields(
-    key="chunk_id",
-    parent="parent_id",
-    text="chunk",
-    title="title",
-    vectors=("text_vector",),
-    semantic_configuration="default",
-)
-
-
-def _question(number: int) -> str:
-    return f"How many days of notice does rule {number} ask for?"
-
-
-def _golden() -> GoldenTexts:
-    lines = (
-        f'{{"id": "q{number:04}", "question": "{_question(number)}", "answers": ["d1"]}}'
-        for number in range(QUESTIONS)
-    )
-    return GoldenTexts(name="bench", jsonl="\n".join(lines))
-
-
-def _serve(pipe: Connection, latency: float) -> None:
-    rows = ["d1", *(f"p{number}" for number in range(49))]
-    with ScriptedSearch(latency=latency, jitter=JITTER, key=KEY) as service:
-        for name in ("kb-v1", "kb-v2"):
-            service.index(name, otherwise=rows)
-        pipe.send(service.url)
-        pipe.recv()
-
-
-class Service:
-    """The scripted service in its own process, so that its processor time is not counted."""
-
-    def __init__(self, latency: float) -> None:
-        self._latency = latency
-
-    def __enter__(self) -> str:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self._latency), daemon=True)
-        self._process.start()
-        return str(self._pipe.recv())
-
-    def __exit__(self, *_: object) -> None:
-        self._pipe.send(None)
-        self._process.join(10)
 
 
 async def _gate(url: str, noise_runs: int) -> Run:
@@ -108,7 +55,7 @@ async def _gate(url: str, noise_runs: int) -> Run:
         request = StartRequest(
             candidate_index="kb-v2",
             baseline_index="kb-v1",
-            golden=_golden(),
+            golden=golden(QUESTIONS),
             policy={"noise_runs": noise_runs, "confirm_runs": 0},
         )
         async with open_gate(settings) as gate:
@@ -131,15 +78,15 @@ def _asking(run: Run) -> float:
 
 
 def _ask(number: int) -> Ask:
-    return Ask(index="kb-v1", text=_question(number), query=QuerySettings(), fields=_FIELDS)
+    return Ask(index="kb-v1", text=question(number), query=QuerySettings(), fields=fields())
 
 
 def _keywords(number: int) -> dict[str, Any]:
     """The same query in the official client's words."""
-    vector = VectorizableTextQuery(text=_question(number), k_nearest_neighbors=50, fields="text_vector")
+    vector = VectorizableTextQuery(text=question(number), k_nearest_neighbors=50, fields="text_vector")
     return {
-        "search_text": _question(number),
-        "select": list(_FIELDS.selected),
+        "search_text": question(number),
+        "select": list(fields().selected),
         "top": 50,
         "query_type": "semantic",
         "semantic_configuration_name": "default",
@@ -223,13 +170,13 @@ async def _counted(work: Callable[[], Awaitable[int]]) -> int:
 
 def main() -> None:
     """Measure and print; the table in the README is this output."""
-    with Service(LATENCY) as url:
+    with service(LATENCY, JITTER) as url:
         observations = asyncio.run(_observations(url, 1))
         noisy = _timed(lambda: asyncio.run(_gate(url, 1)))
         with_noise, asking = _median(noisy), statistics.median(_asking(run) for _, run in noisy)
         without = _median(_timed(lambda: asyncio.run(_gate(url, 0))))
         serial = _median(_timed(lambda: _serial(url)))
-    with Service(0.0) as url:
+    with service(0.0) as url:
         ours = _processor_per_search(lambda: _observations(url, 1))
         bare = _processor_per_search(lambda: _bare(url, 3 * QUESTIONS))
         plain = _processor_per_search(lambda: _plain(url, 3 * QUESTIONS))
@@ -268,17 +215,29 @@ def main() -> None:
         f"{ours / plain:.2f}",
         "",
     )
-    console = Console(width=110)
+    console = Console(width=120)
     console.print(table)
-    reading = Table(title="before the first question: both indexes read")
-    reading.add_column("what")
-    reading.add_column("measured")
-    for row in inventory.rows():
-        reading.add_row(*row)
-    console.print(reading)
-    looking = Table(title=f"a run of {pages.QUESTIONS:,} questions, {pages.LOST} lost, looked at afresh")
-    for heading in ("what", "time", "size"):
-        looking.add_column(heading)
-    for look in pages.rows():
-        looking.add_row(*look)
-    console.print(looking)
+    for title, headings, rows in _further():
+        printed = Table(title=title)
+        for heading in headings:
+            printed.add_column(heading)
+        for row in rows:
+            printed.add_row(*row)
+        console.print(printed)
+
+
+def _further() -> Iterator[tuple[str, tuple[str, ...], Iterable[tuple[str, ...]]]]:
+    """The other tables, measured as they are printed."""
+    yield "before the first question: both indexes read", ("what", "measured"), inventory.rows()
+    yield (
+        "of a service that sheds what it cannot take, 100 ms each, used over 1,000 observations",
+        ("limit", "of what is possible", "5 s after halving", "5 s after doubling", "shed", "failed"),
+        capacity.rows(),
+    )
+    yield (
+        "runs of any size, service without latency, 3 observations a question",
+        ("questions", "time", "a question", "memory", "status document", "first progress"),
+        growth.rows(),
+    )
+    yield "programs", ("what", "measured", "against", "ratio", "goal"), serving.starts()
+    yield "many runs at once in one service", ("what", "measured", "goal"), serving.tenfold()
