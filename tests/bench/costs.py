@@ -30,7 +30,7 @@ from app.gate.ports import Ask
 from app.gate.start import StartRequest, start
 from app.main import open_gate
 from app.settings import Settings
-from tests.bench import inventory
+from tests.bench import capacity, growth, inventory, serving
 from tests.bench.processes import KEY, fields, golden, question, service
 
 T = TypeVar("T")
