@@ -2,7 +2,7 @@
 
 from starlette.requests import Request
 
-from app.domain.caller import Caller
+from app.domain.caller import Caller, Role
 from app.domain.review import Signature
 from app.gate.opened import OpenGate
 
@@ -17,6 +17,12 @@ def actor(request: Request) -> str | None:
     """The signature under which the caller is recorded; None where nobody signs in."""
     found = caller(request)
     return found.signature if found else None
+
+
+def may(request: Request, role: Role) -> bool:
+    """Whether a page should offer what needs the role; where nobody signs in, everybody may everything."""
+    found = caller(request)
+    return found is None or role in found.roles
 
 
 def signed(request: Request, gate: OpenGate) -> Signature:

@@ -151,7 +151,7 @@ async def runs_page(gate: Gate, wanted: Annotated[Wanted, Query()]) -> Response:
     lately = await trends(gate.records) if not filters else {}
     waived = await waivers(gate.records, [*found.runs, *(run for runs in lately.values() for run in runs)])
     drawn = [_trend(name, runs, waived) for name, runs in lately.items()]
-    return _page("runs.html", runs=found.runs, older=older, trends=drawn, waived=waived)
+    return rendered("runs.html", runs=found.runs, older=older, trends=drawn, waived=waived)
 
 
 def _trend(name: str, runs: Sequence[Run], waived: Collection[str]) -> Trend:
@@ -176,7 +176,7 @@ async def run_page(run_id: RunId, gate: Gate, kept: Kept, chosen: Annotated[Chos
     """The report of a run that is done; until then how far it is."""
     run, _ = await gate.records.read(run_id)
     if run.state is not State.DONE:
-        return _page("running.html", run=run, refresh=REFRESH)
+        return rendered("running.html", run=run, refresh=REFRESH)
     drawn = await kept.of(gate, run)
     decisions = await decisions_of(gate, run, drawn.reviewable)
     lists = await _with_contexts(gate, drawn, shown_lost(drawn.lists, chosen.filter))
@@ -235,17 +235,19 @@ async def _done(gate: OpenGate, run_id: str) -> Run:
 
 def wants_page(request: Request) -> bool:
     """Whether a person with a browser asked, for whom a problem should be a page, too."""
-    is_page = request.url.path == "/" or request.url.path.startswith("/runs/")
+    path = request.url.path
+    is_page = path in ("/", "/live") or path.startswith(("/runs/", "/live/"))
     return is_page and "text/html" in request.headers.get("accept", "")
 
 
 def problem_page(told: Refusal) -> Response:
     """The problem as a page, with its status and headers."""
     problem = told.problem
-    return _page("problem.html", status=problem.status, headers=dict(told.headers), problem=problem)
+    return rendered("problem.html", status=problem.status, headers=dict(told.headers), problem=problem)
 
 
-def _page(
+def rendered(
     name: str, *, status: int = HTTPStatus.OK, headers: dict[str, str] | None = None, **values: Any
 ) -> Response:
+    """A page of this service: the template of that name with these values."""
     return HTMLResponse(_TEMPLATES.get_template(name).render(values), status_code=status, headers=headers)

@@ -151,7 +151,7 @@ def _json(content: bytes, status: HTTPStatus = HTTPStatus.OK) -> Response:
 # forms of the pages --------------------------------------------------------------------------------------
 
 
-def _own_page(request: Request) -> None:
+def own_page(request: Request) -> None:
     """403 unless a page of this service sent the form: others must not decide in a reader's name.
 
     Browsers that say where a request comes from in `Sec-Fetch-Site` are believed; they leave it out where the
@@ -169,7 +169,7 @@ def _own_page(request: Request) -> None:
         raise HTTPException(HTTPStatus.FORBIDDEN, detail)
 
 
-forms = APIRouter(prefix="/runs/{run_id}", include_in_schema=False, dependencies=[Depends(_own_page)])
+forms = APIRouter(prefix="/runs/{run_id}", include_in_schema=False, dependencies=[Depends(own_page)])
 
 
 @forms.post("/reviews")
