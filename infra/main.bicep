@@ -43,6 +43,10 @@ param entraTenantId string = subscription().tenantId
 @description('Audience that a token must name: the client id of the application registered for the service.')
 param entraAudience string
 
+@secure()
+@description('What signs the cookies of people who sign in: at least 32 random characters. Two with a comma, the newer one first, while one is replaced.')
+param sessionKeys string
+
 @description('Whether the service can be reached from outside its environment. Hosted build agents need it.')
 param externalIngress bool = true
 
@@ -139,6 +143,8 @@ resource runs 'Microsoft.Storage/storageAccounts/blobServices/containers@2023-05
 }
 
 // For example https://account.blob.core.windows.net/runs; the endpoint ends in a slash.
+// Within the environment the name has another part.
+var publicUrl = 'https://${externalIngress ? name : '${name}.internal'}.${apps.properties.defaultDomain}'
 var runsUrl = '${storage.properties.primaryEndpoints.blob}${runsContainer}'
 
 resource runsRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
@@ -236,6 +242,12 @@ resource service 'Microsoft.App/containerApps@2024-03-01' = {
         transport: 'http'
         allowInsecure: false
       }
+      secrets: [
+        {
+          name: 'session-keys'
+          value: sessionKeys
+        }
+      ]
       registries: [
         {
           server: registry.properties.loginServer
@@ -278,6 +290,14 @@ resource service 'Microsoft.App/containerApps@2024-03-01' = {
             {
               name: 'GATE_ENTRA_AUDIENCE'
               value: entraAudience
+            }
+            {
+              name: 'GATE_PUBLIC_URL'
+              value: publicUrl
+            }
+            {
+              name: 'GATE_SESSION_KEYS'
+              secretRef: 'session-keys'
             }
             {
               name: 'GATE_RUNS_URL'

@@ -66,7 +66,7 @@ def environment(main: Any, template: Any) -> dict[str, Any]:
     pairs = [*call["parameters"]["arg_1"], *optional]
     names = [pair["name"] for pair in pairs]
     assert len(names) == len(set(names))
-    return {pair["name"]: pair["value"] for pair in pairs}
+    return {pair["name"]: pair.get("value", pair.get("secretRef")) for pair in pairs}
 
 
 def source(name: str) -> str:
@@ -151,7 +151,13 @@ def test_every_module_exists_and_gets_its_parameters(main: Any, parsed: dict[str
 def test_the_parameter_file_fits(main: Any) -> None:
     values = json.loads(source("main.parameters.json"))["parameters"]
     required = {name for name, declaration in main["parameters"].items() if declaration["default"] is None}
-    assert required <= set(values) <= set(main["parameters"])
+    secret = {
+        name
+        for name, declaration in main["parameters"].items()
+        if "secure" in [decorator["type"] for decorator in declaration["decorators"]]
+    }
+    assert secret == {"sessionKeys"}
+    assert required - secret <= set(values) <= set(main["parameters"]) - secret
     for value in values.values():
         assert list(value) == ["value"]
 
@@ -239,6 +245,8 @@ def test_the_settings_keep_the_service_closed_and_without_keys(environment: dict
         "GATE_AUTH",
         "GATE_ENTRA_TENANT_ID",
         "GATE_ENTRA_AUDIENCE",
+        "GATE_PUBLIC_URL",
+        "GATE_SESSION_KEYS",
         "GATE_RUNS_URL",
         "GATE_SEARCH_ENDPOINT",
         "GATE_APPCONFIG_ENDPOINT",
