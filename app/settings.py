@@ -118,6 +118,13 @@ def _alias(value: str) -> str:
     return value
 
 
+def _origin(value: str) -> str:
+    address = _safe_address(value)
+    if urlsplit(address)[2:] != ("", "", ""):
+        raise ValueError("must be https://<host>, without a path")
+    return address
+
+
 def _session_keys(value: SecretStr) -> SecretStr:
     keys = value.get_secret_value().split(",")
     if len(keys) > _MOST_KEYS or any(
@@ -167,7 +174,7 @@ class Settings(BaseSettings):
     entra_audience: Annotated[str, AfterValidator(_audience)] | None = None
     entra_client_secret: Secret | None = None
     entra_authority: SafeAddress = "https://login.microsoftonline.com"
-    public_url: SafeAddress | None = None
+    public_url: Annotated[str, AfterValidator(_origin)] | None = None
     session_keys: Annotated[SecretStr, AfterValidator(_session_keys)] | None = None
     service_url: Address | None = None
     service_scope: str | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hmac import compare_digest
 from typing import Any
 
-from itsdangerous import BadSignature, URLSafeTimedSerializer
+from itsdangerous import BadData, URLSafeTimedSerializer
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -89,7 +89,7 @@ class Sessions:
             content: Mapping[str, Any] = serializer.loads(
                 request.cookies.get(self._prefix + name, ""), max_age=lifetime
             )
-        except BadSignature:
+        except BadData:
             return None
         return content
 
