@@ -1,4 +1,4 @@
-"""What the service proves to the directory, and what it makes of its answers; the way there: tests/web/test_sign_in.py."""
+"""What the service proves to the directory, and what it makes of its answers."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
