@@ -6,6 +6,7 @@ question; the served pages hold the first of each list, with links to the rest.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 from urllib.parse import urlencode
 
@@ -167,6 +168,7 @@ def _told(run: Run) -> Mapping[str, Any]:
         "not_evaluated": not_evaluated(run),
         "changed": changed_in_short(run),
         "honest": honest(run),
+        "judged": f"{(run.finished_at or run.created_at).astimezone(UTC):%Y-%m-%d %H:%M} UTC, run {run.id}",
         "overdue": run.golden_set.overdue(day(run)),
         "checks": [check for level in reversed(Level) for check in run.checks if check.level is level],
         "facts": facts(run),
@@ -208,11 +210,18 @@ class View:
     @property
     def downloads(self) -> tuple[tuple[str, str], ...]:
         """Names and addresses of the run's documents."""
-        fixes = any(
+        return (*self._documents(_DOWNLOADS), *self.fixes)
+
+    @property
+    def fixes(self) -> tuple[tuple[str, str], ...]:
+        """The same of the corrected golden set; empty where no label is out of date."""
+        wrong = any(
             each.counts and each.review.decision is Ruling.LABEL_OUT_OF_DATE
             for each in self.decisions.standing.values()
         )
-        names = (*_DOWNLOADS, *(_LABEL_FIXES if fixes else ()))
+        return self._documents(_LABEL_FIXES) if wrong else ()
+
+    def _documents(self, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
         return tuple((name, f"/v1{self.base}/{name}") for name in names) if self.served else ()
 
     # decisions
