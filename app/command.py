@@ -1,7 +1,6 @@
 """What the commands do: run here or on the service, write the documents, say how it ended."""
 
 import asyncio
-import logging
 import os
 import shlex
 import signal
@@ -40,7 +39,7 @@ from app.gate.labels import IndexLabels, check_labels
 from app.gate.opened import OpenGate
 from app.gate.preflight import COST
 from app.gate.start import StartRequest, start
-from app.main import create_app, open_gate, open_records, open_search
+from app.main import create_app, log_to_stderr, open_gate, open_records, open_search
 from app.report.escaping import visible
 from app.report.html import html
 from app.report.junit import junit
@@ -107,25 +106,13 @@ class Runner(Protocol):
 
 def run_command(options: RunOptions, settings: Settings) -> int:
     """Run every golden set; the exit status of the worst."""
-    _log(settings)
+    log_to_stderr(settings)
     url = service_address(options.service, "--service") if options.service else settings.service_url
     _refuse_bytes(options)
     requests = [] if options.resume else _requests(options)
     if options.out is not None:
         prepared(options.out)
     return asyncio.run(_run_all(options, settings, url, requests))
-
-
-def _log(settings: Settings) -> None:
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
-    for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    # the clients log a traceback for every error answer without a body, which they then handle well
-    for name in (
-        "azure.search.documents._utils.model_base",
-        "azure.appconfiguration._generated._utils.model_base",
-    ):
-        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _refuse_bytes(options: RunOptions) -> None:
@@ -491,7 +478,7 @@ def check_command(path: Path, indexes: tuple[str, ...], settings: Settings | Non
     )
     if not indexes or settings is None:
         return 0
-    _log(settings)
+    log_to_stderr(settings)
     found = asyncio.run(_check_labels(golden, indexes, settings))
     return 0 if all(each.clean for each in found) else STATUS[Verdict.ERROR]
 
@@ -569,7 +556,7 @@ def serve_command(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; InputError if the settings or the port do not allow it, StorageError if
     the place where runs are kept does not.
     """
-    _log(settings)
+    log_to_stderr(settings)
     faults = serving_faults(settings, os.environ)
     if faults:
         raise InputError(faults)

@@ -1,5 +1,6 @@
 """The composition root: adapters are opened here and given to whoever needs them."""
 
+import logging
 import platform
 import secrets
 from collections.abc import AsyncIterator
@@ -21,7 +22,7 @@ from app.adapters.live_alias import open_live_alias
 from app.adapters.live_setting import open_live_setting
 from app.adapters.search import AzureSearch
 from app.domain.clearance import Rules
-from app.domain.errors import InputError
+from app.domain.errors import Fault, InputError
 from app.gate.audit import AuditTrail
 from app.gate.control import FlipLimits, LiveControl
 from app.gate.execute import Execution, Limits
@@ -85,6 +86,19 @@ async def open_access(settings: Settings) -> AsyncIterator["Access"]:
         )
         sessions = Sessions((keys or "").split(","), tls=settings.tls)
         yield Access(tokens=tokens, people=people, sessions=sessions)
+
+
+def log_to_stderr(settings: Settings) -> None:
+    """What this program logs, and the least of what its libraries do."""
+    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
+    for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # the clients log a traceback for every error answer without a body, which they then handle well
+    for name in (
+        "azure.search.documents._utils.model_base",
+        "azure.appconfiguration._generated._utils.model_base",
+    ):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 @asynccontextmanager
@@ -161,6 +175,7 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
         store = await _store(settings, stack)
         records, trail = RunRecords(store), AuditTrail(store)
         golden_sets = GoldenFolder(Path(settings.golden_dir))
+        _refuse_unknown_sets(settings, golden_sets)
         live = await stack.enter_async_context(open_live(settings))
         execution = Execution(
             records=records,
@@ -222,11 +237,26 @@ def _flip_limits(settings: Settings) -> FlipLimits:
     )
 
 
+def _refuse_unknown_sets(settings: Settings, golden_sets: GoldenFolder) -> None:
+    """InputError for required sets that are not deployed: no run could ever be promoted."""
+    unknown = [name for name in settings.required_sets if name not in golden_sets.names()]
+    if unknown:
+        message = f"names sets that are not deployed in {settings.golden_dir}: {', '.join(unknown)}"
+        raise InputError([Fault(where="GATE_REQUIRED_SETS", message=message)])
+
+
 @asynccontextmanager
 async def open_records(settings: Settings) -> AsyncIterator[RunRecords]:
     """The kept runs alone, for what needs no search service."""
     async with AsyncExitStack() as stack:
         yield RunRecords(await _store(settings, stack))
+
+
+@asynccontextmanager
+async def open_trail(settings: Settings) -> AsyncIterator[AuditTrail]:
+    """The audit alone."""
+    async with AsyncExitStack() as stack:
+        yield AuditTrail(await _store(settings, stack))
 
 
 async def _store(settings: Settings, stack: AsyncExitStack) -> DocumentStore:

@@ -186,6 +186,21 @@ def _link_faults(
     return found, content
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage:
+    """Records, the newest first. `next`: older ones have a lower number than this; None: there are none."""
+
+    records: tuple[Record, ...]
+    next: int | None
+
+
+def audit_page(records: Sequence[Record], limit: int, before: int | None) -> AuditPage:
+    """At most `limit` of the records with a lower number than `before`; None: from the newest."""
+    older = [record for record in reversed(records) if before is None or record.number < before]
+    shown = tuple(older[:limit])
+    return AuditPage(records=shown, next=shown[-1].number if len(older) > limit else None)
+
+
 # what happened -------------------------------------------------------------------------------------------
 
 

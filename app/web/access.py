@@ -18,6 +18,7 @@ SIGNED_IN: frozenset[Role] = frozenset()  # for everybody who is signed in, what
 ANY = frozenset(Role)  # who may do anything may read what came of it: a pipeline waits for the run it started
 RUN = frozenset({Role.RUN})
 REVIEW = frozenset({Role.REVIEW})
+PROMOTE = frozenset({Role.PROMOTE})
 
 NEEDED: Mapping[
     str, frozenset[Role] | None
@@ -48,6 +49,15 @@ NEEDED: Mapping[
     "GET /v1/runs/{run_id}/reviews": ANY,
     "POST /v1/runs/{run_id}/overrides": REVIEW,
     "GET /v1/runs/{run_id}/overrides": ANY,
+    # what is live
+    "GET /v1/runs/{run_id}/clearance": ANY,
+    "POST /v1/runs/{run_id}/promote": PROMOTE,
+    "GET /v1/runs/{run_id}/promotion": ANY,
+    "GET /v1/live": ANY,
+    "POST /v1/live/rollback": PROMOTE,
+    "GET /v1/live/retirement": ANY,
+    "GET /v1/audit": ANY,
+    "GET /v1/audit/verification": ANY,
     # pages and their forms
     "GET /": ANY,
     "GET /runs/{run_id}": ANY,
@@ -56,6 +66,10 @@ NEEDED: Mapping[
     "GET /runs/{run_id}/{name}": ANY,
     "POST /runs/{run_id}/reviews": REVIEW,
     "POST /runs/{run_id}/overrides": REVIEW,
+    "GET /live": ANY,
+    "POST /live/rollback": PROMOTE,
+    "GET /runs/{run_id}/promotion": ANY,
+    "POST /runs/{run_id}/promotion": PROMOTE,
 }
 
 

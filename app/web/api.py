@@ -17,8 +17,29 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from app.domain.errors import GateError, UnauthenticatedError
 from app.gate.opened import OpenGate
-from app.web import access, downloads, golden_sets, health, judge, pages, reviews, runs, sign_in
-from app.web.bodies import CheckBody, JudgeBody, JudgeSinceBody, OverrideBody, ReviewBody, StartBody
+from app.web import (
+    access,
+    downloads,
+    golden_sets,
+    health,
+    judge,
+    live,
+    live_pages,
+    pages,
+    reviews,
+    runs,
+    sign_in,
+)
+from app.web.bodies import (
+    CheckBody,
+    JudgeBody,
+    JudgeSinceBody,
+    OverrideBody,
+    PromoteBody,
+    ReviewBody,
+    RollbackBody,
+    StartBody,
+)
 from app.web.guard import Guard
 from app.web.problems import Problem, as_json, refusal
 from app.web.starts import Starts
@@ -64,11 +85,11 @@ def create_api(
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
-    for router in (
-        each.router for each in (runs, downloads, judge, reviews, golden_sets, health, sign_in, pages)
-    ):
+    rooms = (runs, live, downloads, judge, reviews, golden_sets, health, sign_in, live_pages, pages)
+    for router in (each.router for each in rooms):
         api.include_router(router)
     api.include_router(reviews.forms)
+    api.include_router(live_pages.forms)
 
     @api.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
@@ -114,7 +135,16 @@ class _Api(FastAPI):
 
 def _schemas() -> dict[str, Any]:
     template = "#/components/schemas/{model}"
-    received = (StartBody, CheckBody, JudgeBody, JudgeSinceBody, ReviewBody, OverrideBody)
+    received = (
+        StartBody,
+        CheckBody,
+        JudgeBody,
+        JudgeSinceBody,
+        ReviewBody,
+        OverrideBody,
+        PromoteBody,
+        RollbackBody,
+    )
     _, bodies = models_json_schema([(each, "validation") for each in received], ref_template=template)
     problem = TypeAdapter(Problem).json_schema(ref_template=template, mode="serialization")
     return {**bodies["$defs"], **problem.pop("$defs", {}), "Problem": problem}

@@ -30,6 +30,7 @@ from app.domain.errors import Fault, InputError
 from app.domain.golden import GoldenTexts
 from app.domain.overrides import OverrideDraft
 from app.domain.review import LONGEST_TEXT, ReviewDraft, Ruling
+from app.gate.rollback import RollbackRequest
 from app.gate.start import StartRequest
 from app.web.problems import as_message
 
@@ -41,6 +42,7 @@ LARGEST_SMALL_BODY = 256 * 1024  # of a body that holds no golden set
 
 _MOST_FIELDS = 100_000  # of a form; an override names every question that failed
 _ARRAYS = ("answers", "questions", "documents")  # that a field of a form adds to
+_FLAGS = ("create", "drill")  # that a form sets by "true"
 _ENTRY = re.compile(r"answers\.[0-9]{1,4}")
 
 
@@ -190,6 +192,29 @@ class OverrideBody(_Body):
         )
 
 
+class PromoteBody(_Body):
+    """A promotion. `create`: it is agreed to that the key or alias is made where it does not exist yet."""
+
+    create: bool = False
+    reason: Text | None = None
+
+
+class RollbackBody(_Body):
+    """A roll back. `to`: another index than the one before the last promotion. `confirm_live`: the index that
+    the caller takes to be live; required where it was changed by hand. `drill`: everything but the write.
+    """
+
+    to: IndexName | None = None
+    confirm_live: IndexName | None = None
+    drill: bool = False
+    reason: Text | None = None
+
+    def request(self) -> RollbackRequest:
+        return RollbackRequest(
+            to=self.to, confirm_live=self.confirm_live, drill=self.drill, reason=self.reason
+        )
+
+
 Body = TypeVar("Body", bound=_Body)
 
 
@@ -228,6 +253,7 @@ def _from_form(model: type[Body], pairs: Sequence[tuple[str, str]]) -> tuple[Bod
     members: dict[str, Any] = {
         name: values if name in _ARRAYS or len(values) > 1 else values[0] for name, values in fields.items()
     }
+    members.update({name: True for name in _FLAGS if members.get(name) == "true"})
     if groups:
         members["answers"] = [*groups, *fields.get("answers", ())]
     return _valid(model, json.dumps(members).encode()), back

@@ -153,7 +153,7 @@ async def runs_page(request: Request, gate: Gate, wanted: Annotated[Wanted, Quer
     lately = await trends(gate.records) if not filters else {}
     waived = await waivers(gate.records, [*found.runs, *(run for runs in lately.values() for run in runs)])
     drawn = [_trend(name, runs, waived) for name, runs in lately.items()]
-    return _page(request, "runs.html", runs=found.runs, older=older, trends=drawn, waived=waived)
+    return rendered(request, "runs.html", runs=found.runs, older=older, trends=drawn, waived=waived)
 
 
 def _trend(name: str, runs: Sequence[Run], waived: Collection[str]) -> Trend:
@@ -180,7 +180,7 @@ async def run_page(
     """The report of a run that is done; until then how far it is."""
     run, _ = await gate.records.read(run_id)
     if run.state is not State.DONE:
-        return _page(request, "running.html", run=run, refresh=REFRESH)
+        return rendered(request, "running.html", run=run, refresh=REFRESH)
     drawn = await kept.of(gate, run)
     decisions = await decisions_of(gate, run, drawn.reviewable)
     lists = await _with_contexts(gate, drawn, shown_lost(drawn.lists, chosen.filter))
@@ -240,14 +240,17 @@ async def _done(gate: OpenGate, run_id: str) -> Run:
 
 def wants_page(request: Request) -> bool:
     """Whether a person with a browser asked, for whom a problem should be a page, too."""
-    is_page = request.url.path == "/" or request.url.path.startswith(("/runs/", "/sign-"))
+    path = request.url.path
+    is_page = path in ("/", "/live") or path.startswith(("/runs/", "/live/", "/sign-"))
     return is_page and "text/html" in request.headers.get("accept", "")
 
 
 def problem_page(request: Request, told: Refusal) -> Response:
     """The problem as a page, with its status and headers."""
     problem = told.problem
-    return _page(request, "problem.html", status=problem.status, headers=dict(told.headers), problem=problem)
+    return rendered(
+        request, "problem.html", status=problem.status, headers=dict(told.headers), problem=problem
+    )
 
 
 def signed_out_page(address: str | None) -> Response:
@@ -255,7 +258,7 @@ def signed_out_page(address: str | None) -> Response:
     return HTMLResponse(_TEMPLATES.get_template("signed_out.html").render(address=address, reader=Reader()))
 
 
-def _page(
+def rendered(
     request: Request,
     name: str,
     *,
@@ -263,5 +266,6 @@ def _page(
     headers: dict[str, str] | None = None,
     **values: Any,
 ) -> Response:
+    """A page of this service: the template of that name with these values."""
     content = _TEMPLATES.get_template(name).render(values, reader=reader(request))
     return HTMLResponse(content, status_code=status, headers=headers)

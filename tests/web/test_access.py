@@ -24,7 +24,7 @@ OTHER = "11111111-2222-4333-8444-555555555555"
 @pytest.fixture
 async def guarded(service: Service, directory: Directory) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an application that lets this tenant sign in."""
-    async with service.serving(service.application(access_of(directory))) as client:
+    async with service.serving(open_access=access_of(directory)) as client:
         yield client
 
 
@@ -332,7 +332,7 @@ async def test_a_good_token_without_the_role_may_nothing(
 async def test_keys_that_cannot_be_read_are_no_fault_of_the_caller(service: Service) -> None:
     with Directory() as away:
         away.away = True
-        async with service.serving(service.application(access_of(away))) as client:
+        async with service.serving(open_access=access_of(away)) as client:
             response = await client.get("/v1/runs", headers=bearer(away.token("Gate.Read")))
             problem(response, 503)
             assert response.headers["retry-after"] == "5"

@@ -133,6 +133,14 @@ def operations() -> dict[str, dict[str, Any]]:
 def test_the_openapi_document_names_the_calls_of_the_contract() -> None:
     assert set(operations()) == {
         "POST /v1/runs",
+        "GET /v1/runs/{run_id}/clearance",
+        "POST /v1/runs/{run_id}/promote",
+        "GET /v1/runs/{run_id}/promotion",
+        "GET /v1/live",
+        "POST /v1/live/rollback",
+        "GET /v1/live/retirement",
+        "GET /v1/audit",
+        "GET /v1/audit/verification",
         "POST /v1/runs/{run_id}/judge",
         "POST /v1/judge",
         "GET /v1/runs",
