@@ -60,6 +60,7 @@ def create_api(
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+        api.state.starts = Starts(starts_per_hour)
         async with AsyncExitStack() as stack:
             api.state.access = await stack.enter_async_context(open_access()) if open_access else None
             api.state.gate = gate = await stack.enter_async_context(open_gate())
@@ -95,7 +96,6 @@ def create_api(
     async def openapi() -> Response:
         return JSONResponse(api.openapi())
 
-    api.state.starts = Starts(starts_per_hour)
     api.add_middleware(Guard, tls=tls)
     for kind in (GateError, HTTPException, RequestValidationError):
         api.add_exception_handler(kind, _answer_error)
