@@ -70,7 +70,16 @@ _ANYBODY = Reader()
 
 def html(run: Run, results: Iterable[QuestionResult], decisions: Decisions = _UNDECIDED) -> Iterator[str]:
     """The file in pieces. `results` are read once, before the first piece."""
-    lists = Lists.of(run, results, contexts=WITH_CONTEXTS)
+    return whole_page(run, Lists.of(run, results, contexts=WITH_CONTEXTS), decisions)
+
+
+def passages_of(lists: Lists) -> tuple[str, ...]:
+    """The lost questions of which the file shows the contexts."""
+    return tuple(card.row.id for card in (*lists.critical, *lists.plain[:WITH_CONTEXTS]))
+
+
+def whole_page(run: Run, lists: Lists, decisions: Decisions) -> Iterator[str]:
+    """The file in pieces; `lists` hold the contexts of `passages_of`."""
     view = View(run=run, lists=lists, every=lists, decisions=decisions)
     page = TEMPLATES.get_template("report.html").stream(**_told(run), view=view)
     page.enable_buffering(_BUFFERED)

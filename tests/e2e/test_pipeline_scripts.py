@@ -383,3 +383,29 @@ def test_a_cancelled_build_cancels_its_run(deployed: Gate) -> None:
     assert (run["verdict"], run["reasons"][0]["code"]) == ("ERROR", "cancelled")
     assert deployed.kept == [run_id]
     assert ended.commands == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "status"), [("d1", 0), ("d9", 2)], ids=["labels there", "a label missing"]
+)
+def test_a_pull_requests_golden_set_is_checked_against_live(
+    deployed: Gate, answers: str, status: int
+) -> None:
+    stored = {"chunk_id": "d1-0", "parent_id": "d1", "chunk": "words"}
+    deployed.search.index("kb-v1", stored=[stored])
+    agent = Agent(gate=deployed, url="")
+    agent.program("az", "echo kb-v1")
+    agent.variables = {
+        **{name: deployed.environment[name] for name in ("GATE_SEARCH_ENDPOINT", "GATE_SEARCH_API_KEY")},
+        "APPCONFIG_ENDPOINT": "https://store.example",
+        "LIVE_KEY": "search:live-index",
+    }
+    commit = (
+        "git add golden && git -c user.name=x -c user.email=x@example.invalid commit --quiet --message=set"
+    )
+    assert agent.run(f"git init --quiet && {commit}").status == 0
+    deployed.golden("golden/hr", questions("q1", "q2", "q3", answers=[answers]), POLICY)
+    assert agent.run(commit).status == 0
+    ended = agent.script("golden.sh")
+    assert (ended.status, ended.commands) == (status, []), ended.output
+    assert ("absent 'd9'" in ended.output) is (answers == "d9")
