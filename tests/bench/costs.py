@@ -230,7 +230,7 @@ def main() -> None:
         reading.add_row(*row)
     console.print(reading)
     looking = Table(title=f"a run of {pages.QUESTIONS:,} questions, {pages.LOST} lost, looked at afresh")
-    for heading in ("what", "time", "size"):
+    for heading in ("what", "time", "processor", "size"):
         looking.add_column(heading)
     for look in pages.rows():
         looking.add_row(*look)
