@@ -161,7 +161,8 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     log_level: Annotated[str, Field(pattern="^(?i:debug|info|warning|error)$")] = "info"
     client_id: Annotated[str | None, Field(validation_alias="AZURE_CLIENT_ID")] = None
-    max_concurrency: Annotated[int, Field(ge=1, le=64)] = 2
+    max_concurrency: Annotated[int, Field(ge=1, le=64)] = 4
+    capacity_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     query_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
     run_timeout_seconds: Annotated[float, Field(gt=0, le=86_400)] = 3600
     takeover_seconds: Annotated[float, Field(ge=0.5, le=600)] = 15
