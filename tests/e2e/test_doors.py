@@ -1,5 +1,6 @@
 """`gate run` from the outside: both doors, statuses and last lines, several sets, time-outs, signals, slices."""
 
+import gzip
 import hashlib
 import shlex
 import signal
@@ -110,6 +111,46 @@ def test_documents_quote_nothing_where_passages_are_not_wanted(gate: Gate, searc
     ]
     digest = hashlib.sha256(quoted[0].encode()).hexdigest()
     assert ends == [[None], [digest], [None], [digest]]
+
+
+def test_where_no_passages_are_kept_none_appears_anywhere(gate: Gate, search: ScriptedSearch) -> None:
+    """`evidence_text = false`, by both doors: in no document, page, line of a log, or file but the set's own."""
+    passages = ("the wording of a passage", "the title of a document", "a neighbour's wording")
+    chunk = Chunk(parent="d1", text=passages[0], title=passages[1])
+    other = Chunk(parent="x", text=passages[2], title=passages[1])
+    search.answer("kb-v1", "about q1", [other, chunk])
+    search.answer("kb-v2", "about q1", [*[other] * 7, chunk])
+    quote = passages[0][4:11]
+    assert quote == "wording"
+    gate.golden(
+        "hr",
+        questions("q1", "q2", spans=[{"document": "d1", "start": 4, "end": 11, "text": quote}]),
+        f"{POLICY}evidence_text = false\n",
+    )
+    with gate.serving() as service:
+        ended, record = gate.record("--golden", "hr.jsonl")
+        there, same = gate.record("--golden", "hr.jsonl", "--service", service.url)
+        paths = [f"/runs/{record['id']}{rest}" for rest in ("", "/lost", "/unchanged")]
+        paths += [
+            f"/v1/runs/{record['id']}{rest}" for rest in ("", "/reviews", *(f"/{name}" for name in DOCUMENTS))
+        ]
+        pages = {path: service.client.get(path, headers={"accept": "text/html"}) for path in ("/", *paths)}
+    assert (ended.status, there.status) == (1, 1)
+    assert decided(record) == decided(same)
+    assert {path: page.status_code for path, page in pages.items()} == dict.fromkeys(pages, 200)
+    texts = {path: page.text for path, page in pages.items()}
+    for file in gate.folder.rglob("*"):
+        if file.is_file() and file.name not in ("hr.jsonl", "golden.jsonl"):
+            content = file.read_bytes()
+            plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+            texts[str(file.relative_to(gate.folder))] = plain.decode()
+    found = {
+        name: [words for words in (*passages, "wording") if words in text] for name, text in texts.items()
+    }
+    assert {name: words for name, words in found.items() if words} == {}
+    first = record["questions"][0]["baseline"][0]["hits"][0]
+    assert (first["title"], first["text"]) == (None, None)
+    assert first["text_sha256"] == hashlib.sha256(passages[2].encode()).hexdigest()
 
 
 def test_a_set_of_the_service_is_named(gate: Gate) -> None:
