@@ -153,6 +153,31 @@ def test_where_no_passages_are_kept_none_appears_anywhere(gate: Gate, search: Sc
     assert first["text_sha256"] == hashlib.sha256(passages[2].encode()).hexdigest()
 
 
+def test_a_run_that_was_overridden_is_told_as_waived_by_both_doors(
+    gate: Gate, search: ScriptedSearch
+) -> None:
+    """Its verdict stays, and with it the status."""
+    search.answer("kb-v1", "about q1", IN)
+    search.answer("kb-v2", "about q1", OUT)
+    gate.golden("hr", questions("q1", "q2"), POLICY)
+    with gate.serving() as service:
+        ended, record = gate.record("--golden", "hr.jsonl")
+        given = {"reason": "the set is old", "watch": "the help desk", "questions": ["q1"]}
+        answer = service.client.post(f"/v1/runs/{record['id']}/overrides", json=given)
+        assert answer.status_code == 201, answer.text
+        again = ("run", "--resume", record["id"], "--out")
+        later = gate.together((*again, "here"), (*again, "there", "--service", service.url))
+    assert "WAIVED" not in ended.said
+    for each, folder in zip(later, ("here", "there"), strict=True):
+        assert each.status == 1
+        assert each.last_line.startswith("FAIL: ")
+        assert "WAIVED. Waived by: somebody who was not signed in" in each.out
+        texts = [
+            (gate.folder / folder / name).read_text() for name in ("report.html", "report.md", "junit.xml")
+        ]
+        assert not [text for text in texts if "WAIVED" not in text or "the set is old" not in text]
+
+
 def test_a_set_of_the_service_is_named(gate: Gate) -> None:
     (gate.folder / "golden").mkdir()
     gate.golden("golden/hr", questions("q1"), 'owner = "hr@contoso.example"\n')
