@@ -171,6 +171,7 @@ def _past(run: Run, *, waived: bool) -> Past:
         lost=run.counts.lost,
         gained=run.counts.gained,
         title=visible(f"{_time(run.created_at)}, {told}"),
+        waived=waived,
     )
 
 

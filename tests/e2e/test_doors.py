@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import shlex
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,31 @@ def test_a_run_that_was_overridden_is_told_as_waived_by_both_doors(
             (gate.folder / folder / name).read_text() for name in ("report.html", "report.md", "junit.xml")
         ]
         assert not [text for text in texts if "WAIVED" not in text or "the set is old" not in text]
+
+
+def test_a_label_fix_applies_to_the_file_as_it_is_on_disk(gate: Gate, search: ScriptedSearch) -> None:
+    """With a mark at its start, carriage returns, letters outside ASCII and no line end at its end; by both doors."""
+    search.answer("kb-v1", "ä q2", IN)
+    search.answer("kb-v2", "ä q2", ["new"])
+    lines = [f'{{"id": "q{n}" ,  "question": "ä q{n}", "answers":["d1"]}}' for n in (1, 2, 3)]
+    received = ("\ufeff" + "\r\n".join(lines)).encode()
+    (gate.folder / "golden").mkdir()
+    path = gate.folder / "golden" / "hr.jsonl"
+    path.write_bytes(received)
+    (gate.folder / "golden" / "hr.toml").write_text(POLICY)
+    subprocess.run(["git", "init", "-q"], cwd=gate.folder, check=True)
+    with gate.serving() as service:
+        for door in ((), ("--service", service.url)):
+            _, record = gate.record("--golden", "golden/hr.jsonl", *door)
+            address = f"/v1/runs/{record['id']}"
+            fix = {"question": "q2", "decision": "label-out-of-date", "answers": ["new"]}
+            assert service.client.post(f"{address}/reviews", json=fix).status_code == 201
+            whole = service.client.get(f"{address}/golden.jsonl").content
+            change = service.client.get(f"{address}/golden.patch").content
+            assert whole == received.replace(b'q2", "answers":["d1"]', b'q2", "answers":["new"]')
+            path.write_bytes(received)
+            subprocess.run(["git", "apply", "-"], cwd=gate.folder, input=change, check=True)
+            assert path.read_bytes() == whole
 
 
 def test_a_set_of_the_service_is_named(gate: Gate) -> None:

@@ -148,6 +148,9 @@ async def test_an_override_made_on_the_page_is_shown_everywhere(client: httpx.As
         text = Page((await client.get(path, headers=BROWSER)).text).text
         assert "FAIL WAIVED" in text
         assert "the set is old" in text
+    first = (await client.get("/", headers=BROWSER)).text
+    assert '<text class="FAIL" x="6.0" y="58.0" text-anchor="middle">W</text>' in first
+    assert "Last: FAIL WAIVED, 3 lost" in Page(first).text
     summary = (await client.get(f"/v1/runs/{run}/report.md")).text
     assert summary.startswith("# FAIL WAIVED: ")
     who = "somebody who was not signed in, 2026-11-30 12:00 UTC"
