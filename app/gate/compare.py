@@ -62,6 +62,8 @@ class Comparison:
     deadline: float
     on_observed: OnObserved
     telemetry: Telemetry
+    highest: int = 0  # requests of this process that the service had at once, at the most,
+    last: int = 0  # and in the end
     _done: int = 0
     _planned: int = 0
     _failures: dict[Side, int] = field(default_factory=dict)
@@ -144,6 +146,7 @@ class Comparison:
         except QueryError as error:
             elapsed = asyncio.get_running_loop().time() - started
             return failed(error, elapsed_ms=round(elapsed * 1000, 1))
+        self.highest, self.last = max(self.highest, answer.at_once), answer.at_once
         query = self.run.query.of(task.side)
         return observed(task.question, answer, query, with_text=self.run.policy.evidence_text)
 

@@ -18,7 +18,11 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",  # without any a browser says of a form only that its origin is "null"
     "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",  # for browsers that do not know frame-ancestors
 }
+OVER_TLS = {"Strict-Transport-Security": "max-age=31536000; includeSubDomains"}
 
 REQUEST_ID = "X-Request-ID"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -33,8 +37,9 @@ class Guard:
     Every request has an id, its sender's or one of ours, which its answer and all that is logged of it carry.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, tls: bool) -> None:
         self._app = app
+        self._headers = HEADERS | (OVER_TLS if tls else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -54,7 +59,7 @@ class Guard:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers[REQUEST_ID] = request_id
-                for name, value in HEADERS.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
             await send(message)
 
