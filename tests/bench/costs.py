@@ -235,7 +235,7 @@ def _further() -> Iterator[tuple[str, tuple[str, ...], Iterable[tuple[str, ...]]
         capacity.rows(),
     )
     yield (
-        "runs of any size, service without latency, 3 observations a question",
+        "runs of any size, service without latency, 2 observations a question",
         ("questions", "time", "a question", "memory", "status document", "first progress"),
         growth.rows(),
     )
