@@ -46,24 +46,44 @@ def create_app(settings: Settings) -> "FastAPI":
     from app.web.api import create_api  # noqa: PLC0415 — a run at the command line serves nothing
 
     access = (lambda: open_access(settings)) if settings.auth is Auth.ENTRA else None
-    return create_api(lambda: open_gate(settings), version=VERSION, open_access=access)
+    return create_api(
+        lambda: open_gate(settings),
+        version=VERSION,
+        open_access=access,
+        starts_per_hour=settings.starts_per_hour,
+        tls=settings.tls,
+    )
 
 
 @asynccontextmanager
 async def open_access(settings: Settings) -> AsyncIterator["Access"]:
     """How callers sign in to the service: with Entra."""
     from app.adapters.directory import open_directory  # noqa: PLC0415 — a run at the command line serves nothing
+    from app.adapters.sign_in import SignIn, by_identity, by_secret  # noqa: PLC0415
     from app.adapters.tokens import SigningKeys, TokenReader  # noqa: PLC0415
     from app.web.access import Access  # noqa: PLC0415
+    from app.web.sessions import Sessions  # noqa: PLC0415
 
-    async with open_directory(settings.entra_issuer) as directory:
+    secret, keys = _secret(settings.entra_client_secret), _secret(settings.session_keys)
+    async with (
+        open_directory(settings.entra_issuer) as directory,
+        azure_identity(settings.client_id) as identity,
+    ):
         tokens = TokenReader(
             issuer=settings.entra_issuer,
             tenant_id=settings.entra_tenant_id or "",
             audiences=settings.entra_audiences,
             keys=SigningKeys(directory.keys),
         )
-        yield Access(tokens)
+        people = SignIn(
+            directory=directory,
+            tokens=tokens,
+            client_id=settings.entra_client_id,
+            redirect_uri=f"{settings.public_url}/sign-in/callback",
+            prove=by_secret(secret) if secret else by_identity(identity),
+        )
+        sessions = Sessions((keys or "").split(","), tls=settings.tls)
+        yield Access(tokens=tokens, people=people, sessions=sessions)
 
 
 def log_to_stderr(settings: Settings) -> None:
