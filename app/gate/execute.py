@@ -170,7 +170,7 @@ class Execution:
         await Comparison(
             run=keeper.run,
             questions=questions,
-            seed=int(keeper.run.manifest["seed"]),
+            seed=keeper.run.manifest.get("seed", 0),
             search=self.search,
             embedder=self.embedder,
             ledger=ledger,
@@ -434,7 +434,7 @@ class _Keeper:
     async def begin(self, now: datetime) -> None:
         """Write the claim into the run's status. ConflictError if one of a higher number is there."""
         while True:
-            if int(self.run.manifest.get("starts", 0)) >= self.claim.number or self.run.state is State.DONE:
+            if self.run.manifest.get("starts", 0) >= self.claim.number or self.run.state is State.DONE:
                 raise ConflictError(f"The run {self.run.id} was taken up by another process.")
             begun = replace(
                 self.run,

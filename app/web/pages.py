@@ -151,7 +151,14 @@ async def runs_page(gate: Gate, wanted: Annotated[Wanted, Query()]) -> Response:
     lately = await trends(gate.records) if not filters else {}
     waived = await waivers(gate.records, [*found.runs, *(run for runs in lately.values() for run in runs)])
     drawn = [_trend(name, runs, waived) for name, runs in lately.items()]
-    return _page("runs.html", runs=found.runs, older=older, trends=drawn, waived=waived)
+    return _page(
+        "runs.html",
+        runs=found.runs,
+        unreadable=found.unreadable,
+        older=older,
+        trends=drawn,
+        waived=waived,
+    )
 
 
 def _trend(name: str, runs: Sequence[Run], waived: Collection[str]) -> Trend:

@@ -171,7 +171,6 @@ class Gate:
             "GATE_RUNS_URL": self.runs.as_uri(),
             "GATE_MAX_CONCURRENCY": "4",
             "GATE_SETTLE_SECONDS": "0",  # scripted indexes stand still
-            "GATE_TAKEOVER_SECONDS": "1",  # what a killed process left is not waited for
             **self.environment,
         }
 
