@@ -13,6 +13,7 @@ import asyncio
 import base64
 import binascii
 import io
+import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -126,21 +127,28 @@ class Blobs:
             raise ConflictError(f"The document {name} was removed by somebody else.") from None
 
     async def read(self, name: str) -> tuple[bytes, str]:
+        return await self._read(name, 0, sys.maxsize)
+
+    async def read_part(self, name: str, start: int, length: int) -> bytes:
+        return (await self._read(name, start, length))[0]
+
+    async def _read(self, name: str, start: int, length: int) -> tuple[bytes, str]:
         for _ in range(self._limits.attempts):
             with suppress(ConflictError):  # replaced between two ranges: read the new one
-                return await self._read(name)
+                return await self._ranges(name, start, length)
         raise StorageError(f"The document {name} is written too often to be read.")
 
-    async def _read(self, name: str) -> tuple[bytes, str]:
-        blob = self._blob(name)
-        part, etag, kind = await self._range(blob, 0)
-        parts = [part]
+    async def _ranges(self, name: str, start: int, length: int) -> tuple[bytes, str]:
+        blob, size = self._blob(name), min(length, _RANGE)
+        part, etag, kind = await self._range(blob, start, size)
+        found = bytearray(part)
         # an append blob only grows: what stands before its end needs no condition
         etag_of_rest = None if kind == BlobType.APPENDBLOB else etag
-        while len(part) == _RANGE:
-            part, _, _ = await self._range(blob, _RANGE * len(parts), etag_of_rest)
-            parts.append(part)
-        return b"".join(parts), etag
+        while len(part) == size and len(found) < length:
+            size = min(length - len(found), _RANGE)
+            part, _, _ = await self._range(blob, start + len(found), size, etag_of_rest)
+            found += part
+        return bytes(found), etag
 
     async def append(self, name: str, data: bytes, position: int) -> int:
         if len(data) > _APPEND:
@@ -215,15 +223,17 @@ class Blobs:
             return None
         return str(found.etag) if (found.metadata or {}).get(_MARK) == mark else None
 
-    async def _range(self, blob: BlobClient, start: int, etag: str | None = None) -> tuple[bytes, str, Any]:
-        """Up to `_RANGE` bytes, the etag and the kind of blob; no bytes from the end on."""
+    async def _range(
+        self, blob: BlobClient, start: int, length: int, etag: str | None = None
+    ) -> tuple[bytes, str, Any]:
+        """Up to `length` bytes, at most `_RANGE`, the etag and the kind of blob; no bytes from the end on."""
         condition: dict[str, Any] = {}
         if etag is not None:
             condition = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
         async def send(_: int) -> tuple[bytes, str, Any]:
             try:
-                download = await blob.download_blob(offset=start, length=_RANGE, **condition)
+                download = await blob.download_blob(offset=start, length=length, **condition)
                 return await download.readall(), str(download.properties.etag), download.properties.blob_type
             except HttpResponseError as error:
                 if error.status_code != 416:  # noqa: PLR2004 - the range begins at the end or behind it
@@ -246,8 +256,8 @@ class Blobs:
         """Whether the bytes stand at that position."""
         for start in range(0, len(data), _RANGE):
             part = data[start : start + _RANGE]
-            found, _, _ = await self._range(blob, position + start)
-            if found[: len(part)] != part:
+            found, _, _ = await self._range(blob, position + start, len(part))
+            if found != part:
                 return False
         return True
 

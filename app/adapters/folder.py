@@ -18,7 +18,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import BinaryIO, ParamSpec, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from app.adapters.names import checked_name, is_name
@@ -73,6 +73,9 @@ class Folder:
 
     async def read(self, name: str) -> tuple[bytes, str]:
         return await self._work(self._read, checked_name(name))
+
+    async def read_part(self, name: str, start: int, length: int) -> bytes:
+        return await self._work(self._read_part, checked_name(name), start, length)
 
     async def append(self, name: str, data: bytes, position: int) -> int:
         return await self._work(self._append, checked_name(name), data, position)
@@ -140,11 +143,20 @@ class Folder:
             return _etag(written)
 
     def _read(self, name: str) -> tuple[bytes, str]:
-        target = self._root / name
+        with self._opened(name) as file:
+            now = os.fstat(file.fileno())
+            return file.read(now.st_size), _etag(now)  # an append that runs meanwhile only adds behind it
+
+    def _read_part(self, name: str, start: int, length: int) -> bytes:
+        with self._opened(name) as file:
+            file.seek(start)
+            return file.read(length)
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[BinaryIO]:
         try:
-            with target.open("rb") as file:
-                now = os.fstat(file.fileno())
-                return file.read(now.st_size), _etag(now)  # an append that runs meanwhile only adds behind it
+            with (self._root / name).open("rb") as file:
+                yield file
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             if not self._root.is_dir():
                 raise

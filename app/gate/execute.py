@@ -298,8 +298,8 @@ class Execution:
 
     async def _finish(self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger) -> Run:
         finished = replace(keeper.run, finished_at=self.now(), progress=keeper.progress)
-        done, evidence = await asyncio.to_thread(_decided, finished, questions, ledger)
-        await self.records.keep_evidence(done, evidence)
+        done, writer = await asyncio.to_thread(_decided, finished, questions, ledger)
+        await self.records.keep_evidence(done, writer)
         keeper.run = done
         await keeper.keep()
         await self.records.close(done.id)
@@ -311,19 +311,18 @@ def _unexplained(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> t
     return unexplained((result(ledger.observed(each), run.query) for each in suspected), run.query)
 
 
-def _decided(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> tuple[Run, bytes]:
+def _decided(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> tuple[Run, EvidenceWriter]:
     """The run with its decision and its request counts, and its evidence, in one pass over the questions."""
     critical = (ledger.observed(question) for question in questions if question.critical)
     run = replace(run, checks=(*run.checks, *unguarded(critical, run.query.baseline)))
-    writer, requests = EvidenceWriter(), _Requests(queries=run.query, beside=run.requests)
+    writer, requests = EvidenceWriter(run.query), _Requests(queries=run.query, beside=run.requests)
     unsure = {name for check in run.checks if check.code == UNVERIFIED for name in check.documents}
     shown: dict[str, set[str]] = {run.side(side).index: set() for side in Side}
 
     def evidence() -> Iterator[QuestionResult]:
         for question in questions:
-            observed = ledger.observed(question)
-            writer.add(observed)
-            each = result(observed, run.query)
+            each = result(ledger.observed(question), run.query)
+            writer.add(each)
             requests.add(each)
             for side in Side if unsure else ():
                 hits = (hit.parent for seen in observations(each, side) for hit in seen.hits)
@@ -334,7 +333,7 @@ def _decided(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> tuple
     checks = tuple(verified(run.checks, questions, shown))
     counted = replace(run, requests=requests.counted(), checks=checks)
     day = (run.finished_at or run.created_at).date()
-    return decided(counted, decision, on=day), writer.data()
+    return decided(counted, decision, on=day), writer
 
 
 def _audited(run: Run, side: Side, found: Inspection) -> AuditedIndex:

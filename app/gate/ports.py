@@ -160,6 +160,13 @@ class DocumentStore(Protocol):
         """Content and etag. NotFoundError if it is not there."""
         ...
 
+    async def read_part(self, name: str, start: int, length: int) -> bytes:
+        """`length` (at least 1) bytes from `start` on: fewer where it ends before, none behind its end.
+
+        NotFoundError if it is not there.
+        """
+        ...
+
     async def append(self, name: str, data: bytes, position: int) -> int:
         """Add to the end, creating it at position 0; the new length in bytes.
 

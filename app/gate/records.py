@@ -4,7 +4,8 @@ it runs, and the evidence when it is done.
     status/<id>.json            the run without its questions; replaced by etag
     runs/<id>/golden.jsonl      and golden.toml: as received
     runs/<id>/journal           a line an observation, appended as they are made; removed at the end
-    runs/<id>/evidence.jsonl.gz a line a question, in the golden set's order
+    runs/<id>/evidence.jsonl.gz a line a question, in the golden set's order; each compressed by itself
+    runs/<id>/outline-1.jsonl.gz where each question stands in the evidence, and what lists show of it
     active/<id>                 there while the run is not done: who executes it; replaced by etag
     keys/<digest>.json          idempotency: which run a key started, from which request
     reviews/<id>/<time>-<mark>.json    a decision on a question; created once, as all that follow
@@ -12,6 +13,9 @@ it runs, and the evidence when it is done.
     decisions/<set>/<subject>/<time>-<mark>.<id>  points to a review, to be found again by what it is about
 
 A journal line is base64 of a compressed JSON object, so that a torn line spoils nothing but itself.
+
+The outline is made from the evidence, so that a page need not read all of it. Where it is not there, or does not
+fit the evidence, the evidence is read. The number in its name changes with what `outline.outlined` keeps.
 """
 
 import asyncio
@@ -23,8 +27,8 @@ import io
 import json
 import re
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
@@ -34,9 +38,10 @@ from pydantic import TypeAdapter, ValidationError
 from app.domain.errors import ConflictError, DamagedError, NotFoundError
 from app.domain.golden import GoldenTexts
 from app.domain.observation import Observation
-from app.domain.outcome import Observed
+from app.domain.outcome import Observed, QuestionResult
+from app.domain.outline import outlined
 from app.domain.overrides import Override
-from app.domain.query import Side
+from app.domain.query import Queries, Side
 from app.domain.review import Review
 from app.domain.run import Run
 from app.gate.ports import DocumentStore
@@ -101,6 +106,16 @@ class Pointer:
     run: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a question stands in the evidence, in bytes, and a digest of these bytes."""
+
+    id: str
+    start: int
+    length: int
+    digest: str
+
+
 T = TypeVar("T")
 
 _AT_ONCE = 16  # documents that are read at the same time
@@ -118,7 +133,7 @@ _CLAIM = TypeAdapter(Claim)
 _STARTED_BY = TypeAdapter(StartedBy)
 _REVIEW = TypeAdapter(Review)
 _OVERRIDE = TypeAdapter(Override)
-_TEXT = TypeAdapter(str)
+_PLACES = TypeAdapter(list[Place])
 
 
 class RunRecords:
@@ -177,21 +192,49 @@ class RunRecords:
 
     async def evidence(self, run_id: str) -> Iterator[Observed]:
         """The questions of a run that is done, in the golden set's order, parsed one by one."""
-        name = f"runs/{_checked(run_id)}/evidence.jsonl.gz"
+        name = _evidence(_checked(run_id))
         try:
             data, _ = await self._store.read(name)
         except NotFoundError:
             raise NotFoundError(f"The evidence of run {run_id!r} is not there (yet).") from None
         return _lines(data, name)
 
-    async def question(self, run_id: str, question: str) -> Observed | None:
-        """One question of a run that is done, without parsing the others; None if it has no such question."""
-        name = f"runs/{_checked(run_id)}/evidence.jsonl.gz"
+    async def outline(self, run_id: str) -> Iterable[Observed]:
+        """The same questions, each no more than `outline.outlined` keeps of it; or all of it."""
         try:
-            data, _ = await self._store.read(name)
-        except NotFoundError:
-            raise NotFoundError(f"The evidence of run {run_id!r} is not there (yet).") from None
-        return await asyncio.to_thread(_found, data, name, question)
+            data, _ = await self._store.read(_outline(_checked(run_id)))
+            return await asyncio.to_thread(_outlined, data, _outline(run_id))
+        except (NotFoundError, DamagedError):
+            return await self.evidence(run_id)
+
+    async def questions(self, run_id: str, ids: Collection[str]) -> list[Observed]:
+        """Those of these questions that the run has, with all their evidence, in the golden set's order.
+
+        No others are read.
+        """
+        wanted = frozenset(ids)
+        try:
+            data, _ = await self._store.read(_outline(_checked(run_id)))
+            places = await asyncio.to_thread(_places, data, _outline(run_id))
+            return await self._at(run_id, [place for place in places if place.id in wanted])
+        except (NotFoundError, DamagedError):
+            evidence = await self.evidence(run_id)
+            return await asyncio.to_thread(lambda: [each for each in evidence if each.id in wanted])
+
+    async def _at(self, run_id: str, places: Sequence[Place]) -> list[Observed]:
+        """The questions at these places. DamagedError where one of them is not there."""
+        name = _evidence(run_id)
+        found: list[Observed] = []
+        for start in range(0, len(places), _AT_ONCE):
+            batch = places[start : start + _AT_ONCE]
+            parts = await asyncio.gather(
+                *(self._store.read_part(name, place.start, place.length) for place in batch)
+            )
+            for place, part in zip(batch, parts, strict=True):
+                if _digest(part) != place.digest:
+                    raise DamagedError(f"The document {name} is not the one that its outline was made of.")
+                found.extend(_lines(part, name))
+        return found
 
     async def keep_review(self, review: Review, subject: str, golden_set: str) -> None:
         """Keep a new decision. ConflictError if its id is taken; nobody's decision is ever written over.
@@ -262,13 +305,16 @@ class RunRecords:
         except NotFoundError:
             return None
 
-    async def keep_evidence(self, run: Run, data: bytes) -> None:
-        """Keep the compressed evidence (`EvidenceWriter`), in place of one that a crash left behind.
+    async def keep_evidence(self, run: Run, writer: "EvidenceWriter") -> None:
+        """Keep what was written, in place of what a crash left behind.
 
         ConflictError if another execution has claimed the run: its evidence is never written over. The order
         matters: what it writes after this has looked at the status has another etag.
         """
-        name = f"runs/{run.id}/evidence.jsonl.gz"
+        await self._keep(_evidence(run.id), writer.evidence(), run)
+        await self._keep(_outline(run.id), writer.outline(), run)
+
+    async def _keep(self, name: str, data: bytes, run: Run) -> None:
         try:
             await self._store.create(name, data)
         except ConflictError:
@@ -438,43 +484,72 @@ def _entries(data: bytes) -> Iterator[Entry]:
 
 
 class EvidenceWriter:
-    """Compresses questions to evidence, one by one."""
+    """Compresses the questions of a run, one by one, to its evidence and its outline."""
 
-    def __init__(self) -> None:
-        self._buffer = io.BytesIO()
-        self._file = gzip.GzipFile(fileobj=self._buffer, mode="wb", compresslevel=6, mtime=0)
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._evidence = io.BytesIO()
+        self._outlines = io.BytesIO()
+        self._outlining = _compressing(self._outlines)
+        self._places: list[Place] = []
 
-    def add(self, observed: Observed) -> None:
-        self._file.write(_OBSERVED.dump_json(observed, exclude_defaults=True) + b"\n")
+    def add(self, each: QuestionResult) -> None:
+        data = gzip.compress(_line(each), compresslevel=6, mtime=0)
+        place = Place(id=each.id, start=self._evidence.tell(), length=len(data), digest=_digest(data))
+        self._places.append(place)
+        self._evidence.write(data)
+        self._outlining.write(_line(outlined(each, self._queries)))
 
-    def data(self) -> bytes:
-        """All of it; nothing can be added afterwards."""
-        self._file.close()
-        return self._buffer.getvalue()
+    def evidence(self) -> bytes:
+        return self._evidence.getvalue()
+
+    def outline(self) -> bytes:
+        """Nothing can be added afterwards."""
+        self._outlining.close()
+        places = gzip.compress(_PLACES.dump_json(self._places) + b"\n", compresslevel=6, mtime=0)
+        return places + self._outlines.getvalue()
+
+
+def _compressing(file: io.BytesIO) -> gzip.GzipFile:
+    return gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, mtime=0)
+
+
+def _line(observed: Observed) -> bytes:
+    return _OBSERVED.dump_json(observed, exclude_defaults=True) + b"\n"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
 
 
 def _lines(data: bytes, name: str) -> Iterator[Observed]:
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            for line in file:
-                yield _parsed(_OBSERVED, line, name)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DamagedError(f"The document {name} is damaged: {error}.") from error
+    with _damage(name), gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        for line in file:
+            yield _parsed(_OBSERVED, line, name)
 
 
-def _found(data: bytes, name: str, question: str) -> Observed | None:
+def _places(data: bytes, name: str) -> list[Place]:
+    """Where the questions of an outline stand in the evidence."""
+    with _damage(name), gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        return _parsed(_PLACES, file.readline(), name)
+
+
+def _outlined(data: bytes, name: str) -> Iterator[Observed]:
+    """The questions of an outline; DamagedError before the first of them where it is not whole."""
+    with _damage(name):
+        first, *lines = gzip.decompress(data).splitlines()
+    places = _parsed(_PLACES, first, name)
+    if len(lines) != len(places):
+        raise DamagedError(f"The document {name} is damaged: {len(lines)} of {len(places)} questions.")
+    return (_parsed(_OBSERVED, line, name) for line in lines)
+
+
+@contextmanager
+def _damage(name: str) -> Iterator[None]:
     try:
-        key = _TEXT.dump_json(question)
-    except ValueError:  # half a surrogate pair: no question that was kept has one
-        return None
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            for line in file:
-                if key in line and (observed := _parsed(_OBSERVED, line, name)).id == question:
-                    return observed
-    except (OSError, EOFError, zlib.error) as error:
+        yield
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise DamagedError(f"The document {name} is damaged: {error}.") from error
-    return None
 
 
 def _parsed(adapter: TypeAdapter[T], data: bytes, name: str) -> T:
@@ -500,6 +575,14 @@ def _status(run_id: str) -> str:
 
 def _name_digest(golden_set: str) -> str:
     return hashlib.sha256(golden_set.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _evidence(run_id: str) -> str:
+    return f"runs/{run_id}/evidence.jsonl.gz"
+
+
+def _outline(run_id: str) -> str:
+    return f"runs/{run_id}/outline-1.jsonl.gz"
 
 
 def _idempotency(key: str) -> str:

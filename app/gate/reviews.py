@@ -65,10 +65,11 @@ async def review(records: RunRecords, run_id: str, draft: ReviewDraft, signature
     not done.
     """
     run = await _done(records, run_id)
-    observed = await records.question(run_id, draft.question)
-    if observed is None:
+    found = await records.questions(run_id, [draft.question])
+    if not found:
         message = f"question: the run has no question {draft.question!r}"
         raise InputError([Fault(where="request", message=message)])
+    observed = found[0]
     decided = reviewed(draft, result(observed, run.query), run.query, run=run.id, signature=signature)
     await records.keep_review(decided, subject(run.golden_set.name, observed), run.golden_set.name)
     return decided
@@ -88,7 +89,7 @@ async def review_view(
     """All that was decided on a run, as of that day.
 
     `questions`: those for which earlier decisions are looked up; None: every one of the run that can be
-    reviewed, for which its evidence is read.
+    reviewed.
     """
     run, _ = await records.read(run_id)
     reviews = newest_first(await records.reviews(run_id))
@@ -136,7 +137,7 @@ def _of_questions(pointers: Sequence[Pointer], subjects: Mapping[str, str]) -> I
 async def _reviewable(records: RunRecords, run: Run) -> list[Question]:
     if run.state is not State.DONE:
         return []
-    observed = await records.evidence(run.id)
+    observed = await records.outline(run.id)
     return await asyncio.to_thread(
         lambda: [each for each in results(observed, run.query) if reviewable(each)]
     )

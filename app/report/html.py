@@ -74,8 +74,16 @@ def html(run: Run, results: Iterable[QuestionResult], decisions: Decisions = _UN
     return iter(page)
 
 
+def shown_lost(lists: Lists, wanted: Filter, number: int = 1) -> tuple[str, ...]:
+    """The lost questions of which a served page shows the contexts: their list's, or the run's own, which
+    holds the same as the list's first.
+    """
+    page = lists.filtered(wanted).lost[(number - 1) * LOST_A_PAGE : number * LOST_A_PAGE]
+    return tuple(card.row.id for card in page)
+
+
 def first_page(run: Run, lists: Lists, decisions: Decisions, wanted: Filter) -> str:
-    """The served page of a run: everything but the rest of long lists."""
+    """The served page of a run: everything but the rest of long lists. `lists` hold the contexts of `shown_lost`."""
     view = View(
         run=run,
         lists=lists.filtered(wanted),
@@ -90,7 +98,9 @@ def first_page(run: Run, lists: Lists, decisions: Decisions, wanted: Filter) -> 
 def list_page(
     run: Run, lists: Lists, decisions: Decisions, wanted: Filter, *, name: str, number: int
 ) -> str | None:
-    """A served page of one list, counted from 1; None where there is no such page. `name` is one of `TITLES`."""
+    """A served page of one list, counted from 1; None where there is no such page. `name` is one of `TITLES`;
+    for `lost`, `lists` hold the contexts of `shown_lost`.
+    """
     view = View(
         run=run,
         lists=lists.filtered(wanted),

@@ -103,9 +103,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A lost question. `why`: the sentences of its cause. `pair`: its contexts, None where the page would become
-    too large.
-    """
+    """A lost question. `why`: the sentences of its cause. `contexts`: None where the page would become too large."""
 
     row: Row
     unstable: bool
@@ -114,14 +112,21 @@ class Card:
     why: tuple[str, ...]
     taken: str
     note: str | None
-    question: Question
-    pair: Shown | None
-    run: Run
+    contexts: "Contexts | None"
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Both contexts side by side; drawn when they are shown, for most are not."""
-        return _columns(self, self.pair) if self.pair is not None else ()
+        """Both contexts side by side."""
+        return _columns(self.contexts, self.where) if self.contexts is not None else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contexts:
+    """What the contexts of a lost question are drawn from, when they are shown."""
+
+    question: Question
+    pair: Shown
+    run: Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,15 +209,26 @@ class Lists:
             unchanged=rows(self.unchanged),
         )
 
+    def with_contexts(self, run: Run, results: Iterable[QuestionResult]) -> "Lists":
+        """The same with the contexts of these lost questions."""
+        seen = {each.id: _card(each, run, self.flips.get(each.id), with_contexts=True) for each in results}
+
+        def cards(every: list[Card]) -> list[Card]:
+            return [seen.get(card.row.id, card) for card in every]
+
+        return replace(self, critical=cards(self.critical), plain=cards(self.plain))
+
     @classmethod
-    def of(cls, run: Run, results: Iterable[QuestionResult], *, contexts: int | None = None) -> "Lists":
-        """`contexts`: how many lost questions keep their contexts, critical ones apart; None: all."""
+    def of(cls, run: Run, results: Iterable[QuestionResult], *, contexts: int) -> "Lists":
+        """`contexts`: how many lost questions keep their contexts beside all critical ones; 0: not one does.
+        Without them the outline of each question is enough (`outline.outlined`).
+        """
         lists = cls(findings=Findings(run), flips={flip.id: flip for flip in run.lost})
         for each in results:
             lists._add(each, run, contexts)
         return lists
 
-    def _add(self, each: QuestionResult, run: Run, contexts: int | None) -> None:
+    def _add(self, each: QuestionResult, run: Run, contexts: int) -> None:
         """A question may stand in two lists: what failed, or has a stale label, is always named as such."""
         self.findings.add(each)
         self._time(each)
@@ -221,10 +237,9 @@ class Lists:
             if shows:
                 rows.append(_row(each, run, shows, home=False))
         if each.critical_lost:
-            self._add_card(each, run, self.critical, with_contexts=True)
+            self.critical.append(self._card(each, run, with_contexts=contexts > 0))
         elif each.outcome is Outcome.LOST:
-            few = contexts is None or len(self.plain) < contexts
-            self._add_card(each, run, self.plain, with_contexts=few)
+            self.plain.append(self._card(each, run, with_contexts=len(self.plain) < contexts))
         if failed(each):
             home = each.outcome is Outcome.ERROR and not each.critical_lost
             self.errors.append(_row(each, run, "; ".join(failures(each)), home=home))
@@ -245,9 +260,8 @@ class Lists:
             case _:
                 pass
 
-    def _add_card(self, each: QuestionResult, run: Run, cards: list[Card], *, with_contexts: bool) -> None:
-        card = _card(each, run, self.flips.get(each.id), with_contexts=with_contexts)
-        cards.append(_without_the_rest(card, run))
+    def _card(self, each: QuestionResult, run: Run, *, with_contexts: bool) -> Card:
+        return _card(each, run, self.flips.get(each.id), with_contexts=with_contexts)
 
     def _time(self, each: QuestionResult) -> None:
         first = (each.baseline[:1], each.candidate[:1])
@@ -288,22 +302,20 @@ def _card(each: QuestionResult, run: Run, flip: Flip | None, *, with_contexts: b
         why=sentences,
         taken=place_taken(pair, run.query),
         note=each.note,
-        question=each,
-        pair=pair if with_contexts else None,
+        contexts=_contexts(each, pair, run) if with_contexts else None,
+    )
+
+
+def _contexts(each: QuestionResult, pair: Shown, run: Run) -> Contexts:
+    """Nothing but what is shown, so that the lists of a large run fit into memory."""
+    return Contexts(
+        question=Question(**{key.name: getattr(each, key.name) for key in fields(Question)}),
+        pair=Shown(
+            before=_to_context(pair.before, run.query.baseline),
+            after=_to_context(pair.after, run.query.candidate),
+        ),
         run=run,
     )
-
-
-def _without_the_rest(card: Card, run: Run) -> Card:
-    """The card with nothing but what it shows, so that the lists of a large run fit into memory."""
-    question = Question(**{each.name: getattr(card.question, each.name) for each in fields(Question)})
-    if card.pair is None:
-        return replace(card, question=question)
-    pair = Shown(
-        before=_to_context(card.pair.before, run.query.baseline),
-        after=_to_context(card.pair.after, run.query.candidate),
-    )
-    return replace(card, question=question, pair=pair)
 
 
 def _to_context(seen: Observation | None, query: QuerySettings) -> Observation | None:
@@ -314,18 +326,13 @@ def _why(each: QuestionResult, run: Run, flip: Flip | None) -> tuple[str, tuple[
     """The cause, and sentences: what the evidence says of it, further causes that hold, and which leg of the
     query lost it.
     """
-    if flip is not None and flip.cause is not None and flip.evidence is not None:
-        found = causes.Why(cause=flip.cause, also=flip.also, evidence=flip.evidence)
-    else:  # a run of before causes were kept
-        computed = causes.why(each, run.query)
-        if computed is None:
-            return "", ()
-        found = computed
-    told = [causes.sentence(found.cause, found.evidence)]
-    if found.also:
-        told.append(f"Also: {', '.join(found.also)}.")
+    if flip is None or flip.cause is None or flip.evidence is None:
+        return "", ()
+    told = [causes.sentence(flip.cause, flip.evidence)]
+    if flip.also:
+        told.append(f"Also: {', '.join(flip.also)}.")
     told.extend(legs.sentence(probe, run.query) for probe in run.legs if probe.id == each.id)
-    return found.cause.value, tuple(told)
+    return flip.cause.value, tuple(told)
 
 
 def _offers(each: QuestionResult, pair: Shown, run: Run) -> Iterator[Offer]:
@@ -339,15 +346,15 @@ def _offers(each: QuestionResult, pair: Shown, run: Run) -> Iterator[Offer]:
         yield Offer(document=document, title=title, labelled=document in labelled)
 
 
-def _columns(card: Card, pair: Shown) -> tuple[Column, Column]:
-    run, queries = card.run, card.run.query
+def _columns(shown: Contexts, where: str) -> tuple[Column, Column]:
+    run, pair, queries = shown.run, shown.pair, shown.run.query
     before, after = context(pair.before, queries.baseline), context(pair.after, queries.candidate)
-    chunks = _Chunks(card.question, terms(visible(card.question.question)), kept=run.policy.evidence_text)
+    chunks = _Chunks(shown.question, terms(visible(shown.question.question)), kept=run.policy.evidence_text)
     gone = tuple(chunks.of(hit, queries.baseline, _unless(hit, after, "gone")) for hit in before)
     new = tuple(chunks.of(hit, queries.candidate, _unless(hit, before, "new")) for hit in after)
     return (
         Column(title=f"Before: {run.baseline.index}", chunks=gone, note=_note(pair.before), foot=""),
-        Column(title=f"After: {run.candidate.index}", chunks=new, note=_note(pair.after), foot=card.where),
+        Column(title=f"After: {run.candidate.index}", chunks=new, note=_note(pair.after), foot=where),
     )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -27,7 +27,7 @@ from app.gate.opened import OpenGate
 from app.gate.reviews import waivers
 from app.report.decisions import Decisions
 from app.report.escaping import visible
-from app.report.html import TITLES, first_page, list_page, place_of
+from app.report.html import TITLES, first_page, list_page, place_of, shown_lost
 from app.report.lists import Filter, Lists
 from app.report.pictures import TREND_HIGH, TREND_LINE, Past, Trend, trend
 from app.report.sheet import SCRIPT, STYLE
@@ -73,14 +73,14 @@ class _Drawn:
 
 @dataclass(slots=True)
 class _Kept:
-    """The runs that were looked at last: a run that is done never changes, and its evidence is large."""
+    """The runs that were looked at last, without their passages: a run that is done never changes."""
 
     _runs: OrderedDict[str, _Drawn] = field(default_factory=OrderedDict)
 
     async def of(self, gate: OpenGate, run: Run) -> _Drawn:
         found = self._runs.get(run.id)
         if found is None:
-            found = await asyncio.to_thread(_drawn, run, await gate.records.evidence(run.id))
+            found = await asyncio.to_thread(_drawn, run, await gate.records.outline(run.id))
             self._runs[run.id] = found
             while len(self._runs) > _KEPT:
                 self._runs.popitem(last=False)
@@ -89,11 +89,11 @@ class _Kept:
         return found
 
 
-def _drawn(run: Run, evidence: Iterator[Observed]) -> _Drawn:
+def _drawn(run: Run, outline: Iterable[Observed]) -> _Drawn:
     found: list[Question] = []
 
     def seen() -> Iterator[QuestionResult]:
-        for each in results(evidence, run.query):
+        for each in results(outline, run.query):
             if reviewable(each):
                 found.append(
                     Question(
@@ -105,7 +105,7 @@ def _drawn(run: Run, evidence: Iterator[Observed]) -> _Drawn:
                 )
             yield each
 
-    return _Drawn(run=run, lists=Lists.of(run, seen()), reviewable=tuple(found))
+    return _Drawn(run=run, lists=Lists.of(run, seen(), contexts=0), reviewable=tuple(found))
 
 
 def _kept(request: Request) -> _Kept:
@@ -186,7 +186,14 @@ async def run_page(run_id: RunId, gate: Gate, kept: Kept, chosen: Annotated[Chos
         return _page("running.html", run=run, refresh=REFRESH)
     drawn = await kept.of(gate, run)
     decisions = await decisions_of(gate, run, drawn.reviewable)
-    return HTMLResponse(await asyncio.to_thread(_first_page, run, drawn.lists, decisions, chosen.filter))
+    lists = await _with_contexts(gate, drawn, shown_lost(drawn.lists, chosen.filter))
+    return HTMLResponse(await asyncio.to_thread(_first_page, run, lists, decisions, chosen.filter))
+
+
+async def _with_contexts(gate: OpenGate, drawn: _Drawn, shown: Collection[str]) -> Lists:
+    """The lists with the contexts of the questions that are shown, which alone are read whole."""
+    seen = await gate.records.questions(drawn.run.id, shown) if shown else ()
+    return drawn.lists.with_contexts(drawn.run, results(seen, drawn.run.query))
 
 
 def _first_page(run: Run, lists: Lists, decisions: Decisions, wanted: Filter) -> bytes:
@@ -215,8 +222,10 @@ async def questions_page(
     if name in TITLES:
         drawn = await kept.of(gate, run)
         decisions = await decisions_of(gate, run, drawn.reviewable)
+        shown = shown_lost(drawn.lists, chosen.filter, chosen.page) if name == "lost" else ()
+        lists = await _with_contexts(gate, drawn, shown)
         found = await asyncio.to_thread(
-            list_page, run, drawn.lists, decisions, chosen.filter, name=name, number=chosen.page
+            list_page, run, lists, decisions, chosen.filter, name=name, number=chosen.page
         )
     if found is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no such page.")

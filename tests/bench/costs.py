@@ -29,7 +29,7 @@ from app.gate.ports import Ask
 from app.gate.start import StartRequest, start
 from app.main import open_gate
 from app.settings import Settings
-from tests.bench import inventory
+from tests.bench import inventory, pages
 from tests.scripted import ScriptedSearch
 
 T = TypeVar("T")
@@ -229,3 +229,9 @@ def main() -> None:
     for row in inventory.rows():
         reading.add_row(*row)
     console.print(reading)
+    looking = Table(title=f"a run of {pages.QUESTIONS:,} questions, {pages.LOST} lost, looked at afresh")
+    for heading in ("what", "time", "size"):
+        looking.add_column(heading)
+    for look in pages.rows():
+        looking.add_row(*look)
+    console.print(looking)

@@ -74,10 +74,10 @@ async def keep(service: Service, name: str, example: Example) -> None:
     run = replace(decided(run, decision, on=examples.TODAY), state=State.DONE)
     records = RunRecords(service.store)
     await records.create(run, GoldenTexts(name=run.golden_set.name, jsonl=""))
-    writer = EvidenceWriter()
-    for each in questions:
+    writer = EvidenceWriter(run.query)
+    for each in results(questions, run.query):
         writer.add(each)
-    await records.keep_evidence(run, writer.data())
+    await records.keep_evidence(run, writer)
     await records.close(name)
 
 

@@ -164,6 +164,29 @@ async def test_reading_what_is_not_there_is_not_found(store: DocumentStore) -> N
         await store.read("runs/1/run.json/x")
 
 
+async def test_a_part_is_read_as_it_stands_in_the_whole(stores: Stores) -> None:
+    whole = bytes(range(250)) * 40_000  # ten million bytes, more than two ranges of blob storage
+    await stores[0].create("runs/1/evidence.jsonl.gz", whole)
+    for start in (0, 1, 249, 4 * 1024 * 1024 - 1, 5_000_000, 9_999_999):
+        for length in (1, 250, 4 * 1024 * 1024, 6_000_000, 20_000_000):
+            part = await stores[1].read_part("runs/1/evidence.jsonl.gz", start, length)
+            assert part == whole[start : start + length], (start, length)
+
+
+@pytest.mark.parametrize("start", [3, 4, 1_000_000])
+async def test_a_part_behind_the_end_is_empty(store: DocumentStore, start: int) -> None:
+    await store.create("a", b"abc")
+    await store.append("journal", b"abc", 0)
+    assert await store.read_part("a", start, 10) == b""
+    assert await store.read_part("journal", start, 10) == b""
+    assert await store.read_part("journal", 2, 10) == b"c"
+
+
+async def test_a_part_of_what_is_not_there_is_not_found(store: DocumentStore) -> None:
+    with pytest.raises(NotFoundError, match="runs/1"):
+        await store.read_part("runs/1", 0, 1)
+
+
 async def test_appends_follow_each_other_and_answer_the_new_length(stores: Stores) -> None:
     assert await stores[0].append("runs/1/journal", "één\n".encode(), 0) == 6
     assert await stores[1].append("runs/1/journal", b"\0\xff\n", 6) == 9
@@ -329,6 +352,7 @@ async def test_a_name_outside_the_rules_is_refused_before_anything_happens(
         store.create(name, b""),
         store.replace(name, b"", '"1"'),
         store.read(name),
+        store.read_part(name, 0, 1),
         store.append(name, b"", 0),
         store.delete(name),
     ):

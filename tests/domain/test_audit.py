@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,7 @@ def records(*entries: Entry) -> list[Record]:
     return [opened(data) for data in chain(*entries).values()]
 
 
-def entry(kind: Kind, before: str | None = None, after: str | None = None, **members: object) -> Entry:
+def entry(kind: Kind, before: str | None = None, after: str | None = None, **members: Any) -> Entry:
     return replace(ENTRY, kind=kind, before=before, after=after, **members)
 
 

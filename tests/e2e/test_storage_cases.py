@@ -141,7 +141,7 @@ def test_s13_every_write_whose_answer_is_lost_recognises_itself(gate: Gate, cont
         assert [each["id"] for each in service.client.get("/v1/runs").json()["runs"]] == [record["id"]]
         undisturbed = service.done(service.start(golden=golden)["id"])
     names = {(method, path.split("?")[0].rsplit("/", maxsplit=1)[-1]) for method, path, _ in lost}
-    written = {f"{record['id']}.json", "golden.jsonl", "journal", "evidence.jsonl.gz"}
+    written = {f"{record['id']}.json", "golden.jsonl", "journal", "evidence.jsonl.gz", "outline-1.jsonl.gz"}
     assert {*(("PUT", name) for name in written), ("DELETE", "journal")} <= names
     assert record["verdict"] == "PASS"
     assert decided(record) == decided(undisturbed)

@@ -99,6 +99,15 @@ class MemoryStore:
         await self._answered(fault)
         return found
 
+    async def read_part(self, name: str, start: int, length: int) -> bytes:
+        fault = await self._called("read_part", checked_name(name))
+        document = self._documents.get(name)
+        if document is None:
+            raise NotFoundError(f"There is no document {name}.")
+        found = document.data[start : start + length]
+        await self._answered(fault)
+        return found
+
     async def append(self, name: str, data: bytes, position: int) -> int:
         fault = await self._called("append", checked_name(name), data, position)
         self._append(name, data, position)

@@ -75,6 +75,12 @@ class DyingStore:
         self.life.end()
         return found
 
+    async def read_part(self, name: str, start: int, length: int) -> bytes:
+        await self.life.begin(f"read {name}")
+        found = await self.store.read_part(name, start, length)
+        self.life.end()
+        return found
+
     async def append(self, name: str, data: bytes, position: int) -> int:
         await self.life.begin(f"append {name}")
         length = await self.store.append(name, data, position)

@@ -40,10 +40,10 @@ async def kept(records: RunRecords, case: Example, run_id: str = "run-1") -> Run
     lines = [_QUESTION.dump_python(_question(each), exclude_defaults=True) for each in case.questions]
     jsonl = "".join(f"{json.dumps(line)}\n" for line in lines)
     await records.create(run, GoldenTexts(name=run.golden_set.name, jsonl=jsonl))
-    writer = EvidenceWriter()
-    for each in case.questions:
+    writer = EvidenceWriter(run.query)
+    for each in case.results:
         writer.add(each)
-    await records.keep_evidence(run, writer.data())
+    await records.keep_evidence(run, writer)
     return run
 
 

@@ -72,6 +72,41 @@ async def test_the_page_of_a_run_that_is_done_is_its_report_with_links_and_forms
     assert "Your decision" not in file.text
 
 
+async def test_a_first_look_reads_the_evidence_of_what_it_shows_alone(
+    service: Service, client: httpx.AsyncClient
+) -> None:
+    run = await failed_run(client, 60)
+    shown = {"": 50, "/lost": 50, "/lost?page=2": 10, "?text=question+7": 1, "/unchanged": 0}
+    for path, contexts in shown.items():
+        async with service.serving() as fresh:
+            service.store.calls.clear()
+            page = (await fresh.get(f"/runs/{run}{path}")).text
+        assert page.count('<div class="sides">') == contexts, path
+        evidence = [call.operation for call in service.store.calls if "/evidence" in call.name]
+        assert evidence == ["read_part"] * contexts, path
+
+
+async def test_a_decision_reads_the_evidence_of_its_question_alone(
+    service: Service, client: httpx.AsyncClient
+) -> None:
+    run = await failed_run(client, 60)
+    service.store.calls.clear()
+    sent = await client.post(f"/v1/runs/{run}/reviews", json={"question": "q7", "decision": "real-loss"})
+    assert sent.status_code == 201
+    evidence = [call.operation for call in service.store.calls if "/evidence" in call.name]
+    assert evidence == ["read_part"]
+
+
+async def test_without_its_outline_a_run_is_shown_all_the_same(
+    service: Service, client: httpx.AsyncClient
+) -> None:
+    run = await failed_run(client, 60)
+    with_outline = (await client.get(f"/runs/{run}")).text
+    await service.store.delete(f"runs/{run}/outline-1.jsonl.gz")
+    async with service.serving() as fresh:
+        assert (await fresh.get(f"/runs/{run}")).text == with_outline
+
+
 def action(values: dict[str, str | None]) -> str:
     return f"{values['method']} {values['action']}"
 
