@@ -69,11 +69,15 @@ async def read_all(records: RunRecords, run_id: str) -> None:
         run, _ = await records.read(run_id)
         read_golden_set(await records.texts(run))
 
+    async def outlined() -> None:
+        assert list(await records.outline(run_id))
+
     readers: list[Callable[[], Awaitable[Any]]] = [
         listed,
         shown,
         parsed,
-        lambda: records.question(run_id, "q1"),
+        lambda: records.questions(run_id, ["q1"]),
+        outlined,
         lambda: records.reviews(run_id),
         lambda: records.overrides(run_id),
         lambda: records.claim(run_id),
