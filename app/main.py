@@ -28,10 +28,12 @@ from app.gate.ports import DocumentStore, LivePointer
 from app.gate.records import RunRecords
 from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
-from app.settings import Settings, searching_faults
+from app.settings import Auth, Settings, searching_faults
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from app.web.access import Access
 
 _DEFAULT_RUNS = Path(".gate/runs")
 _RECORDED = ("azure-search-documents", "azure-appconfiguration", "azure-core", "pydantic")
@@ -41,7 +43,25 @@ def create_app(settings: Settings) -> "FastAPI":
     """The service. Its adapters are opened when it starts and closed when it stops."""
     from app.web.api import create_api  # noqa: PLC0415 — a run at the command line serves nothing
 
-    return create_api(lambda: open_gate(settings), version=VERSION)
+    access = (lambda: open_access(settings)) if settings.auth is Auth.ENTRA else None
+    return create_api(lambda: open_gate(settings), version=VERSION, open_access=access)
+
+
+@asynccontextmanager
+async def open_access(settings: Settings) -> AsyncIterator["Access"]:
+    """How callers sign in to the service: with Entra."""
+    from app.adapters.directory import open_directory  # noqa: PLC0415 — a run at the command line serves nothing
+    from app.adapters.tokens import SigningKeys, TokenReader  # noqa: PLC0415
+    from app.web.access import Access  # noqa: PLC0415
+
+    async with open_directory(settings.entra_issuer) as directory:
+        tokens = TokenReader(
+            issuer=settings.entra_issuer,
+            tenant_id=settings.entra_tenant_id or "",
+            audiences=settings.entra_audiences,
+            keys=SigningKeys(directory.keys),
+        )
+        yield Access(tokens)
 
 
 @asynccontextmanager

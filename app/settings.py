@@ -17,7 +17,8 @@ from app.domain.errors import Fault, InputError
 from app.domain.index import is_index_name
 
 PREFIX = "GATE_"
-_HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
+_SENDABLE = re.compile(r"[\x21-\x7e]+")
+_GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def _address(value: str) -> str:
@@ -43,9 +44,29 @@ def _runs_url(value: str) -> str:
 
 
 def _sendable(value: SecretStr) -> SecretStr:
-    if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
+    if not _SENDABLE.fullmatch(value.get_secret_value()):
         raise ValueError("must be ASCII characters without spaces or line ends: was it copied whole?")
     return value
+
+
+def _tenant(value: str) -> str:
+    if not _GUID.fullmatch(value):
+        raise ValueError("must be the id of one tenant, a GUID: neither its name nor common or organizations")
+    return value.lower()
+
+
+def _audience(value: str) -> str:
+    names = [name.strip() for name in value.split(",")]
+    if not all(map(_SENDABLE.fullmatch, names)) or not _GUID.fullmatch(names[0].removeprefix("api://")):
+        raise ValueError("must be the client id of the app registration, a GUID; further ones after commas")
+    return ",".join(names)
+
+
+def _safe_address(value: str) -> str:
+    parts = urlsplit(_address(value))
+    if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+        raise ValueError("must be https")
+    return value.rstrip("/")
 
 
 def _store(value: str) -> str:
@@ -61,7 +82,7 @@ def _connection_string(value: SecretStr) -> SecretStr:
     parts = dict(
         part.strip().partition("=")[::2] for part in value.get_secret_value().split(";") if part.strip()
     )
-    if parts.keys() != {"Endpoint", "Id", "Secret"} or not _HEADER_VALUE.fullmatch(parts["Id"]):
+    if parts.keys() != {"Endpoint", "Id", "Secret"} or not _SENDABLE.fullmatch(parts["Id"]):
         raise ValueError("must be Endpoint=https://<store>.azconfig.io;Id=…;Secret=…: was it copied whole?")
     try:
         _address(parts["Endpoint"])
@@ -103,6 +124,7 @@ def _listed(value: object) -> object:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+SafeAddress = Annotated[str, AfterValidator(_safe_address)]
 Secret = Annotated[SecretStr, AfterValidator(_sendable)]
 
 
@@ -128,6 +150,9 @@ class Settings(BaseSettings):
     live_label: Annotated[str, AfterValidator(_exact)] | None = None
     live_alias: Annotated[str, AfterValidator(_alias)] | None = None
     auth: Auth = Auth.NONE
+    entra_tenant_id: Annotated[str, AfterValidator(_tenant)] | None = None
+    entra_audience: Annotated[str, AfterValidator(_audience)] | None = None
+    entra_authority: SafeAddress = "https://login.microsoftonline.com"
     service_url: Address | None = None
     service_scope: str | None = None
     service_token: Secret | None = None
@@ -151,6 +176,23 @@ class Settings(BaseSettings):
     watch_pause_seconds: Annotated[float, Field(ge=0, le=600)] = 5
     retire_after_hours: Annotated[float, Field(ge=0, le=100_000)] = 168
 
+    @property
+    def entra_issuer(self) -> str:
+        """What signs tokens of the tenant, to the letter."""
+        return f"{self.entra_authority}/{self.entra_tenant_id}/v2.0"
+
+    @property
+    def entra_client_id(self) -> str:
+        """The app registration's client id, the first audience."""
+        return (self.entra_audience or "").partition(",")[0].removeprefix("api://")
+
+    @property
+    def entra_audiences(self) -> tuple[str, ...]:
+        """Whom tokens are for, as version 2 tokens and as application id URIs name it."""
+        named = (self.entra_audience or "").split(",")
+        guids = [bare for name in named if _GUID.fullmatch(bare := name.removeprefix("api://"))]
+        return tuple(dict.fromkeys([*guids, *(f"api://{guid}" for guid in guids), *named]))
+
     @model_validator(mode="after")
     def _keys_over_http(self) -> Self:
         for name, url, key in (
@@ -163,6 +205,14 @@ class Settings(BaseSettings):
                     f"{_variable(name)}: is http, and without {PREFIX}{partner} an identity's token would travel "
                     "in clear: use https, or set the key"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _tokens_over_http(self) -> Self:
+        url = self.service_url or ""
+        signs_in = self.service_token is not None or self.service_scope is not None
+        if url.startswith("http://") and signs_in and not _is_loopback(urlsplit(url).hostname or ""):
+            raise ValueError("GATE_SERVICE_URL: is http, and a token would travel in clear: use https")
         return self
 
 
@@ -245,13 +295,28 @@ def serving_faults(settings: Settings, environment: Mapping[str, str]) -> list[F
     """What keeps `gate serve` from starting with these settings."""
     found = unknown(environment)
     if settings.auth is Auth.ENTRA:
-        found.append(
-            Fault(where="GATE_AUTH", message="entra is not built yet: only none, on a loopback address")
-        )
+        found.extend(_sign_in_faults(settings))
     elif not _is_loopback(settings.host):
-        message = "none is for a loopback address only: set GATE_HOST=127.0.0.1"
+        message = "none is for a loopback address only: set GATE_HOST=127.0.0.1, or GATE_AUTH=entra"
         found.append(Fault(where="GATE_AUTH", message=message))
     return [*found, *searching_faults(settings)]
+
+
+def _sign_in_faults(settings: Settings) -> list[Fault]:
+    needed = {
+        "entra_tenant_id": "the id of the tenant whose people and applications sign in",
+        "entra_audience": "the client id of the gate's app registration",
+        "runs_url": "where runs are kept for all who sign in, https://<account>.blob.core.windows.net/<container>",
+    }
+    found = [
+        Fault(where=_variable(name), message=f"is not set: {meaning}")
+        for name, meaning in needed.items()
+        if getattr(settings, name) is None
+    ]
+    if (settings.runs_url or "").startswith("file:"):
+        message = "is a folder, which does not outlive a container: with GATE_AUTH=entra it must be a blob container"
+        found.append(Fault(where="GATE_RUNS_URL", message=message))
+    return found
 
 
 def searching_faults(settings: Settings) -> list[Fault]:

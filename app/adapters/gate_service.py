@@ -27,6 +27,10 @@ _PATIENCE = 40  # attempts in a row without an answer, several minutes, before t
 _RENEW_SECONDS = 300  # of a token's life that are left when it is renewed
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
+_HOW = (
+    "Set GATE_SERVICE_SCOPE (api://<client id>/.default) to sign in as this identity, or GATE_SERVICE_TOKEN."
+)
+
 SignIn = Callable[[], Awaitable[str | None]]
 
 log = logging.getLogger(__name__)
@@ -142,6 +146,8 @@ def _accepted(response: httpx.Response) -> httpx.Response:
         return response
     if response.status_code in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
         raise InputError(_faults(response))
+    if response.status_code == HTTPStatus.UNAUTHORIZED:
+        raise GateError(f"{_refusal(response)} {_HOW}")
     raise GateError(_refusal(response))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from app.domain.caller import same_caller
 from app.domain.condition import Condition, Need
 from app.domain.fingerprint import IndexFingerprint, changes
 from app.domain.overrides import Override, never, waived
@@ -288,7 +289,7 @@ def _four_eyes(run: Run, overrides: Sequence[Override], rules: Rules, by: str | 
     if by is None:
         return _holds(Need.FOUR_EYES, "Nobody signs in here, so that nobody can be told apart.")
     givers = {override.by for override in overrides if override.run == run.id}
-    if by in givers:
+    if any(same_caller(by, giver) for giver in givers):
         return _fails(
             Need.FOUR_EYES, f"{by} overrode this run, and may not promote it as well: somebody else has to."
         )

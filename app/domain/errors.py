@@ -11,6 +11,10 @@ GateError
 │   └── LiveUncertainError  a write was sent, and whether it took effect could not be found out
 ├── StorageError   runs cannot be read or written now
 │   └── DamagedError  a document is there, and cannot be understood
+├── UnauthenticatedError  nobody is signed in
+│   └── TokenError   somebody says to be, with a token that is not good
+├── ForbiddenError  who is signed in may not do this
+├── DirectoryError  the place that signs people and applications in cannot be asked now
 ├── QueryError     one observation could not be made; the run goes on
 └── BrokenError    the run cannot go on: the reason code says what is broken
 """
@@ -89,6 +93,22 @@ class StorageError(GateError):
 
 class DamagedError(StorageError):
     """One document holds what cannot be understood; others may be sound."""
+
+
+class UnauthenticatedError(GateError):
+    """Nobody is signed in."""
+
+
+class TokenError(UnauthenticatedError):
+    """A token that is expired, for somebody else, not signed by the tenant …; the text says which."""
+
+
+class ForbiddenError(GateError):
+    """Who is signed in may not do this; the text names the role that is missing."""
+
+
+class DirectoryError(GateError):
+    """The place that signs people and applications in does not answer, or answers what cannot be used."""
 
 
 class FailureCode(StrEnum):

@@ -1,35 +1,41 @@
 """The application: routes, one answer to every error, and the gate opened for as long as it serves."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from app.domain.errors import GateError
 from app.gate.opened import OpenGate
-from app.web import downloads, golden_sets, health, judge, pages, reviews, runs
+from app.web import access, downloads, golden_sets, health, judge, pages, reviews, runs
 from app.web.bodies import CheckBody, JudgeBody, JudgeSinceBody, OverrideBody, ReviewBody, StartBody
 from app.web.guard import Guard
 from app.web.problems import Problem, as_json, refusal
 
 
-def create_api(open_gate: Callable[[], AbstractAsyncContextManager[OpenGate]], *, version: str) -> FastAPI:
+def create_api(
+    open_gate: Callable[[], AbstractAsyncContextManager[OpenGate]],
+    *,
+    version: str,
+    open_access: Callable[[], AbstractAsyncContextManager[access.Access]] | None = None,
+) -> FastAPI:
     """The application. When it starts it opens the gate and takes up the runs that are not done; when it
-    stops it lets go of them, for the next start.
+    stops it lets go of them, for the next start. Without `open_access` nobody signs in, and all may do all.
     """
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
-        async with open_gate() as gate:
-            api.state.gate = gate
+        async with AsyncExitStack() as stack:
+            api.state.access = await stack.enter_async_context(open_access()) if open_access else None
+            api.state.gate = gate = await stack.enter_async_context(open_gate())
             try:
                 await gate.supervisor.resume()
                 yield
@@ -41,6 +47,8 @@ def create_api(open_gate: Callable[[], AbstractAsyncContextManager[OpenGate]], *
         description="A blue-green gate for Azure AI Search. Every error is a problem document (RFC 9457).",
         version=version,
         lifespan=lifespan,
+        dependencies=[Depends(access.admitted)],
+        openapi_url=None,  # ours, below, has an entry in the table of roles
         docs_url=None,  # these pages would load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
@@ -49,6 +57,11 @@ def create_api(open_gate: Callable[[], AbstractAsyncContextManager[OpenGate]], *
     for router in (each.router for each in (runs, downloads, judge, reviews, golden_sets, health, pages)):
         api.include_router(router)
     api.include_router(reviews.forms)
+
+    @api.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return JSONResponse(api.openapi())
+
     api.add_middleware(Guard)
     for kind in (GateError, HTTPException, RequestValidationError):
         api.add_exception_handler(kind, _answer_error)
@@ -70,7 +83,12 @@ class _Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             document = super().openapi()
-            schemas = document.setdefault("components", {}).setdefault("schemas", {})
+            components = document.setdefault("components", {})
+            components["securitySchemes"] = {
+                "entra": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+            }
+            document["security"] = [{"entra": []}, {}]
+            schemas = components.setdefault("schemas", {})
             for name, schema in _schemas().items():
                 schemas.setdefault(name, schema)
         return super().openapi()

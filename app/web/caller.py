@@ -2,14 +2,21 @@
 
 from starlette.requests import Request
 
+from app.domain.caller import Caller
 from app.domain.review import Signature
 from app.gate.opened import OpenGate
 
 
-def actor(request: Request) -> str | None:
-    """The name under which the caller is recorded; None where nobody signs in."""
-    found: str | None = getattr(request.state, "actor", None)
+def caller(request: Request) -> Caller | None:
+    """Who is signed in; None where nobody signs in."""
+    found: Caller | None = getattr(request.state, "caller", None)
     return found
+
+
+def actor(request: Request) -> str | None:
+    """The signature under which the caller is recorded; None where nobody signs in."""
+    found = caller(request)
+    return found.signature if found else None
 
 
 def signed(request: Request, gate: OpenGate) -> Signature:

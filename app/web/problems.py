@@ -17,7 +17,9 @@ from app.domain.errors import (
     BrokenError,
     ConflictError,
     DamagedError,
+    DirectoryError,
     Fault,
+    ForbiddenError,
     GateError,
     InputError,
     LiveError,
@@ -28,6 +30,8 @@ from app.domain.errors import (
     NotFoundError,
     QueryError,
     StorageError,
+    TokenError,
+    UnauthenticatedError,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -91,6 +95,30 @@ KINDS: Mapping[type[GateError], Kind] = {  # the first that fits
         status=HTTPStatus.SERVICE_UNAVAILABLE,
         name="storage-unavailable",
         title="Runs cannot be read or written now",
+        headers={"Retry-After": "5"},
+    ),
+    TokenError: Kind(
+        status=HTTPStatus.UNAUTHORIZED,
+        name="invalid-token",
+        title="The token cannot be used",
+        headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
+    ),
+    UnauthenticatedError: Kind(
+        status=HTTPStatus.UNAUTHORIZED,
+        name="unauthenticated",
+        title="Nobody is signed in",
+        headers={"WWW-Authenticate": "Bearer"},
+    ),
+    ForbiddenError: Kind(
+        status=HTTPStatus.FORBIDDEN,
+        name="forbidden",
+        title="You may not do this",
+        headers={"WWW-Authenticate": 'Bearer error="insufficient_scope"'},
+    ),
+    DirectoryError: Kind(
+        status=HTTPStatus.SERVICE_UNAVAILABLE,
+        name="directory-unavailable",
+        title="Who asks cannot be found out now",
         headers={"Retry-After": "5"},
     ),
     LiveUncertainError: Kind(

@@ -107,6 +107,9 @@ def test_all_missing_or_malformed_settings_are_told_at_once(gate: Gate, golden: 
         "GATE_SEARCH_API_KEY": "copied with its line end\n",
         "GATE_RUNS_URL": "https://contoso.blob.core.windows.net",
         "GATE_AUTH": "perhaps",
+        "GATE_ENTRA_TENANT_ID": "common",
+        "GATE_ENTRA_AUDIENCE": "api://gate",
+        "GATE_ENTRA_AUTHORITY": "http://login.example",
         "GATE_SERVICE_URL": "http://gate.example:99999",
         "GATE_PORT": "http",
         "GATE_LOG_LEVEL": "loud",
@@ -157,7 +160,20 @@ def test_an_occupied_port(gate: Gate) -> None:
 
 def test_an_address_that_others_reach_needs_authentication(gate: Gate) -> None:
     gate.ended("serve", GATE_HOST="0.0.0.0").refused("error: GATE_AUTH: ")  # noqa: S104 — it is refused
-    gate.ended("serve", GATE_AUTH="entra").refused("error: GATE_AUTH: entra is not built yet")
+    wrong = {"GATE_AUTH": "entra", "GATE_HOST": "0.0.0.0"}  # noqa: S104 — it is refused
+    gate.ended("serve", **wrong).refused(
+        "error: GATE_ENTRA_TENANT_ID: is not set",
+        "error: GATE_ENTRA_AUDIENCE: is not set",
+        "error: GATE_RUNS_URL: is a folder",
+    )
+    gate.ended("serve", **wrong, GATE_RUNS_URL=None).refused("error: GATE_RUNS_URL: is not set")
+
+
+def test_a_token_does_not_travel_in_clear(gate: Gate, golden: str) -> None:
+    for name in ("GATE_SERVICE_TOKEN", "GATE_SERVICE_SCOPE"):
+        gate.run("--golden", golden, GATE_SERVICE_URL="http://gate.example", **{name: "x"}).refused(
+            "error: GATE_SERVICE_URL: is http"
+        )
 
 
 def test_a_folder_for_documents_that_cannot_be_written(gate: Gate, golden: str, no_folder: Path) -> None:

@@ -1,8 +1,8 @@
 """The application over a store in memory and a fake search service, and what callers send to it."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,9 +20,12 @@ from app.gate.preflight import PROBE
 from app.gate.records import RunRecords
 from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
+from app.web.access import Access
 from app.web.api import create_api
 from tests.fakes.search import FakeSearch
 from tests.fakes.store import MemoryStore
+
+OpenAccess = Callable[[], AbstractAsyncContextManager[Access]]
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 KEYWORD = '[query]\nmode = "keyword"\nsemantic = false\n'
@@ -96,8 +99,8 @@ class Service:
     def runs_kept(self) -> list[str]:
         return [name for name in self.store.documents if name.startswith("status/")]
 
-    def application(self) -> FastAPI:
-        return create_api(self._open, version="1.2.3")
+    def application(self, open_access: OpenAccess | None = None) -> FastAPI:
+        return create_api(self._open, version="1.2.3", open_access=open_access)
 
     @asynccontextmanager
     async def serving(self, application: FastAPI | None = None) -> AsyncIterator[httpx.AsyncClient]:
