@@ -299,8 +299,7 @@ class Execution:
     async def _finish(self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger) -> Run:
         finished = replace(keeper.run, finished_at=self.now(), progress=keeper.progress)
         done, writer = await asyncio.to_thread(_decided, finished, questions, ledger)
-        await self.records.keep_evidence(done, writer)
-        keeper.run = done
+        keeper.run = done = await self.records.keep_evidence(done, writer)
         await keeper.keep()
         await self.records.close(done.id)
         return done

@@ -197,6 +197,10 @@ class RunRecords:
             data, _ = await self._store.read(name)
         except NotFoundError:
             raise NotFoundError(f"The evidence of run {run_id!r} is not there (yet).") from None
+        run, _ = await self.read(run_id)
+        size = run.manifest.get("evidence_bytes", len(data))
+        if len(data) != size:
+            raise DamagedError(f"The document {name} is damaged: {len(data)} bytes of {size}.")
         return _lines(data, name)
 
     async def outline(self, run_id: str) -> Iterable[Observed]:
@@ -305,14 +309,16 @@ class RunRecords:
         except NotFoundError:
             return None
 
-    async def keep_evidence(self, run: Run, writer: "EvidenceWriter") -> None:
-        """Keep what was written, in place of what a crash left behind.
+    async def keep_evidence(self, run: Run, writer: "EvidenceWriter") -> Run:
+        """Keep what was written, in place of what a crash left behind; the run, which says how much that is.
 
         ConflictError if another execution has claimed the run: its evidence is never written over. The order
         matters: what it writes after this has looked at the status has another etag.
         """
-        await self._keep(_evidence(run.id), writer.evidence(), run)
+        evidence = writer.evidence()
+        await self._keep(_evidence(run.id), evidence, run)
         await self._keep(_outline(run.id), writer.outline(), run)
+        return replace(run, manifest={**run.manifest, "evidence_bytes": len(evidence)})
 
     async def _keep(self, name: str, data: bytes, run: Run) -> None:
         try:
