@@ -277,6 +277,10 @@ class Watches:
         """
         self._keep(self._resume())
 
+    async def done(self) -> None:
+        """Until every watch of this process has come to its end."""
+        await asyncio.gather(*self._tasks)
+
     async def stop(self) -> None:
         """End the work of this process."""
         tasks = list(self._tasks)

@@ -38,9 +38,13 @@ def create_api(
             api.state.gate = gate = await stack.enter_async_context(open_gate())
             try:
                 await gate.supervisor.resume()
+                if gate.watches is not None:
+                    gate.watches.resume()
                 yield
             finally:
                 await gate.supervisor.stop()
+                if gate.watches is not None:
+                    await gate.watches.stop()
 
     api = _Api(
         title="search-index-gate",

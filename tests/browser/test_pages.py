@@ -13,6 +13,7 @@ from app.report.html import html
 from app.report.sheet import SERVICE_POLICY
 from tests import examples
 from tests.browser.served import Served
+from tests.demo_run import demo_run
 from tests.examples import Example
 from tests.web.served import body
 
@@ -118,6 +119,72 @@ def test_a_failing_run_is_reviewed_and_overridden_by_keyboard_alone(served: Serv
         page.keyboard.press("Enter")
     expect(page.locator(".verdict")).to_have_text("FAIL WAIVED")
     expect(page.locator(".banner")).to_contain_text("we can bear these")
+
+
+def test_the_demos_failing_run_is_reviewed_by_keyboard_alone(served: Served, look: Open) -> None:
+    page = look(served.keep("demo", demo_run()))
+    tab_to(page, ".progress a")  # to the first that is open
+    page.keyboard.press("Enter")
+    reached = []
+    for fill in (_real_loss, _acceptable, _real_loss, _label_out_of_date):
+        reached.append(page.evaluate("document.activeElement.id"))
+        tab_to(page, "input[name=decision]")
+        page.keyboard.press("Space")
+        fill(page)
+        tab_to(page, "button.main")
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
+        expect(page.get_by_text(f"{len(reached)} of 4 decided.")).to_be_visible()
+        assert page.evaluate("document.activeElement.id") == reached[-1], "back at the question decided on"
+        page.keyboard.press("j")  # to the next
+    assert reached == ["q-hb-005", "q-hb-015", "q-hb-025", "q-hb-076"]
+    expect(page.locator(".progress a")).to_have_count(0)
+    kept = httpx.get(f"{served.url}/v1/runs/demo/reviews").json()["reviews"]
+    decided = {each["question"]: {name: each[name] for name in _DECIDED} for each in kept}
+    nothing = dict.fromkeys(_DECIDED) | {"answers": []}
+    assert len(kept) == len(decided)
+    assert decided == {
+        "hb-005": {**nothing, "decision": "real-loss"},
+        "hb-015": {
+            "decision": "acceptable",
+            "answers": [],
+            "reason": "Purchasing asks its lead first.",
+            "expires": "2027-03-31",
+            "watch": "the weekly look at gifts",
+        },
+        "hb-025": {**nothing, "decision": "real-loss"},
+        "hb-076": {
+            **nothing,
+            "decision": "label-out-of-date",
+            "answers": ["sick-leave-uk", "sick-leave-germany"],
+        },
+    }
+
+
+_DECIDED = ("decision", "answers", "reason", "expires", "watch")
+
+
+def _real_loss(page: Page) -> None:
+    """It is the first choice, which has the focus."""
+    expect(page.locator(":focus")).to_be_checked()
+
+
+def _acceptable(page: Page) -> None:
+    page.keyboard.press("ArrowUp")  # from the first choice round to the last
+    for field, typed in (
+        ("textarea[name=reason]", "Purchasing asks its lead first."),
+        ("input[name=expires]", "03312027"),  # month, day, year, as this browser's language has them
+        ("input[name=watch]", "the weekly look at gifts"),
+    ):
+        tab_to(page, field)
+        page.keyboard.type(typed)
+
+
+def _label_out_of_date(page: Page) -> None:
+    page.keyboard.press("ArrowDown")
+    for document in ("sick-leave-uk", "sick-leave-germany"):
+        tab_to(page, f"input[name=answers][value={document}]")
+        page.keyboard.press("Space")
 
 
 def test_keys_step_through_lost_questions_and_reach_the_filter(
