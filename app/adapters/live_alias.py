@@ -110,12 +110,14 @@ class _Alias:
 
     async def fetch(self) -> Found[SearchAlias] | None:
         try:
-            alias = await self._answers.of(self._client.get_alias(self.name))
+            return await self._answers.of(
+                self._client.get_alias(self.name),
+                lambda alias: Found(value=self._value(alias), record=alias),
+            )
         except AnswerError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
-        return Found(value=self._value(alias), record=alias)
 
     async def send(self, index: str, before: Found[SearchAlias] | None) -> LiveValue:
         if before is None:
@@ -124,7 +126,7 @@ class _Alias:
             wanted = SearchAlias({**before.record, "indexes": [index]})
             condition = MatchConditions.IfNotModified
         sending = self._client.create_or_update_alias(wanted, match_condition=condition)
-        return self._answers.read(self._value, await self._answers.of(sending))
+        return await self._answers.of_write(sending, self._value)
 
     def _value(self, alias: SearchAlias) -> LiveValue:
         if not alias.e_tag:  # the client sends no condition for an empty one

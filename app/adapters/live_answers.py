@@ -47,25 +47,28 @@ class Answers:
     permission: str
     secrets: tuple[str, ...]
 
-    async def of(self, sending: Awaitable[T]) -> T:
-        """What the client makes of the answer. The client's exceptions carry texts unscrubbed, so that none is
-        the cause of what is raised instead.
+    async def of(self, sending: Awaitable[A], reading: Callable[[A], T]) -> T:
+        """What `reading` makes of the client's answer. The client's exceptions carry texts unscrubbed, so that
+        none is the cause of what is raised instead.
         """
         try:
-            return await sending
-        except TimeoutError:
+            return reading(await sending)
+        except (TimeoutError, LiveError, FailedAttemptError):
             raise
-        except Exception as error:  # noqa: BLE001 — the client's parser raises whatever the body makes it
+        except Exception as error:  # noqa: BLE001 — client and reading raise whatever the body makes them
             failure = self._failure(error)
         raise failure
 
-    def read(self, reading: Callable[[A], T], answer: A) -> T:
-        """What a write's answer says. One that cannot be read leaves open what became of the write."""
-        try:
-            return reading(answer)
-        except LiveError as error:
-            failure = FailedAttemptError(FailureCode.PROTOCOL, str(error))
-        raise failure
+    async def of_write(self, sending: Awaitable[A], reading: Callable[[A], T]) -> T:
+        """The same; an answer that cannot be read leaves open what became of the write."""
+
+        def read(answer: A) -> T:
+            try:
+                return reading(answer)
+            except LiveError as error:
+                raise FailedAttemptError(FailureCode.PROTOCOL, str(error)) from None
+
+        return await self.of(sending, read)
 
     def _failure(self, error: Exception) -> Failure:
         if isinstance(error, HttpResponseError) and error.status_code:

@@ -19,10 +19,10 @@ from azure.core.pipeline.transport import AioHttpTransport
 
 from app.adapters.connections import open_session
 from app.adapters.live_answers import AnswerError, Answers
-from app.adapters.retries import Retries
+from app.adapters.retries import FailedAttemptError, Retries
 from app.adapters.scrubbing import scrubbed
 from app.adapters.swap import Found, Swap
-from app.domain.errors import LiveError, LiveLockedError
+from app.domain.errors import FailureCode, LiveError, LiveLockedError
 from app.domain.index import is_index_name
 from app.domain.labels import quoted
 from app.gate.ports import LivePointer, LiveValue
@@ -163,16 +163,14 @@ class _Setting:
         )
 
     async def fetch(self) -> Found[ConfigurationSetting] | None:
-        asking = self._client.get_configuration_setting(self._key, self._label)
         try:
-            setting = await self._answers.of(asking)
+            return await self._answers.of(
+                self._client.get_configuration_setting(self._key, self._label), self._found
+            )
         except AnswerError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
-        if setting is None or (setting.key, setting.label or None) != (self._key, self._label):
-            raise LiveError(f"The {self.where}: another setting was answered.")
-        return Found(value=self._value(setting), record=setting)
 
     async def send(self, index: str, before: Found[ConfigurationSetting] | None) -> LiveValue:
         if before is None:
@@ -185,7 +183,7 @@ class _Setting:
                 etag=before.value.etag,
             )
         try:
-            return self._answers.read(self._value, await self._answers.of(sending))
+            return await self._answers.of_write(sending, self._value)
         except AnswerError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
@@ -194,11 +192,15 @@ class _Setting:
     async def labels(self) -> list[str]:
         """The labels that the key has, for people."""
 
-        async def listed() -> list[str]:
-            found = self._client.list_configuration_settings(key_filter=self._key)
-            return sorted({_told(each.label) async for each in found})
+        async def listed() -> list[ConfigurationSetting]:
+            return [each async for each in self._client.list_configuration_settings(key_filter=self._key)]
 
-        return await self._answers.of(listed())
+        return await self._answers.of(listed(), lambda found: sorted({_told(each.label) for each in found}))
+
+    def _found(self, setting: ConfigurationSetting | None) -> Found[ConfigurationSetting]:
+        if setting is None:  # the client's answer to 304, which was not asked for
+            raise FailedAttemptError(FailureCode.PROTOCOL, "it answered that nothing changed")
+        return Found(value=self._value(setting), record=setting)
 
     def _pointed(self, found: ConfigurationSetting, index: str) -> ConfigurationSetting:
         return ConfigurationSetting(
@@ -213,6 +215,8 @@ class _Setting:
         )
 
     def _value(self, setting: ConfigurationSetting) -> LiveValue:
+        if (setting.key, setting.label or None) != (self._key, self._label):
+            raise FailedAttemptError(FailureCode.PROTOCOL, "it answered with another setting")
         if not setting.etag:  # the client sends no condition for an empty one
             raise LiveError(f"The {self.where} was answered without an etag: it cannot be changed safely.")
         return LiveValue(

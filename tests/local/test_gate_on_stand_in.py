@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.appconfiguration import AzureAppConfigurationClient, ConfigurationSetting
 
-from tests.local.conftest import KEY, StandIn, definition
+from infra.local.configuration import Account
+from tests.local.conftest import KEY, VERSION, StandIn, definition
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = [
@@ -36,12 +38,16 @@ def without_vectorizer(name: str) -> dict[str, Any]:
     return body
 
 
-def run_gate(stand_in: StandIn, folder: Path, toml: str) -> tuple[int, dict[str, Any], str]:
+def run_gate(
+    stand_in: StandIn, folder: Path, toml: str, *, baseline: str | None = "handbook", **settings: str
+) -> tuple[int, dict[str, Any], str]:
     """Exit status, run.json, standard output."""
     lines = "\n".join(json.dumps(question) for question in QUESTIONS)
     (folder / "staff.jsonl").write_text(lines, encoding="utf-8")
     (folder / "staff.toml").write_text(toml, encoding="utf-8")
-    arguments = ["--baseline", "handbook", "--candidate", "bare", "--golden", "staff.jsonl", "--out", "out"]
+    arguments = ["--candidate", "bare", "--golden", "staff.jsonl", "--out", "out"]
+    if baseline is not None:
+        arguments += ["--baseline", baseline]
     ended = subprocess.run(
         [sys.executable, "-m", "app", "run", *arguments],
         cwd=folder,
@@ -52,6 +58,7 @@ def run_gate(stand_in: StandIn, folder: Path, toml: str) -> tuple[int, dict[str,
             "GATE_SEARCH_API_KEY": KEY,
             "GATE_EMBEDDING_API_KEY": KEY,
             "GATE_SETTLE_SECONDS": "0",
+            **settings,
         },
         capture_output=True,
         text=True,
@@ -108,3 +115,55 @@ def test_a_model_that_is_not_there_is_an_error_and_never_a_verdict(bare: StandIn
     )
     assert status == 2
     assert "vectorizer-failed" in [reason["code"] for reason in run["reasons"]], said
+
+
+KEYWORD = '[query]\nmode = "keyword"\nsemantic = false\n'
+
+
+def of_store(stand_in: StandIn, **settings: str) -> dict[str, str]:
+    connection = Account().connection_string(stand_in.configuration_url)
+    return {"GATE_APPCONFIG_CONNECTION_STRING": connection, "GATE_LIVE_KEY": "search:live-index", **settings}
+
+
+def test_a_run_without_a_baseline_compares_with_what_a_setting_names(bare: StandIn, tmp_path: Path) -> None:
+    given = of_store(bare, GATE_LIVE_LABEL="prod")
+    with AzureAppConfigurationClient.from_connection_string(
+        given["GATE_APPCONFIG_CONNECTION_STRING"]
+    ) as store:
+        store.set_configuration_setting(
+            ConfigurationSetting(key="search:live-index", label="prod", value="handbook")
+        )
+    status, run, said = run_gate(bare, tmp_path, KEYWORD, baseline=None, **given)
+    assert (status, run["verdict"]) == (0, "PASS"), said
+    assert (run["baseline"]["requested"], run["baseline"]["index"]) == ("handbook", "handbook")
+    host = bare.configuration_url.removeprefix("http://")
+    assert run["manifest"]["baseline_from"] == f"key search:live-index, label prod, of {host}"
+    assert Account().secret not in said + json.dumps(run)
+
+
+def test_a_run_without_a_baseline_compares_with_what_an_alias_names(bare: StandIn, tmp_path: Path) -> None:
+    bare.call("PUT", f"/aliases('staff')?{VERSION}", {"name": "staff", "indexes": ["handbook"]})
+    try:
+        status, run, said = run_gate(bare, tmp_path, KEYWORD, baseline=None, GATE_LIVE_ALIAS="staff")
+    finally:
+        bare.call("DELETE", f"/aliases('staff')?{VERSION}")
+    assert (status, run["verdict"]) == (0, "PASS"), said
+    sides = run["baseline"]
+    assert (sides["requested"], sides["alias"], sides["index"]) == ("staff", "staff", "handbook")
+
+
+def test_no_run_is_made_where_what_is_live_cannot_be_known(bare: StandIn, tmp_path: Path) -> None:
+    unknown = of_store(bare, GATE_LIVE_KEY="search:nothing")
+    secret = Account(secret="b3RoZXI=").connection_string(bare.configuration_url)
+    wrong = of_store(bare, GATE_APPCONFIG_CONNECTION_STRING=secret)
+    for settings, words in (
+        ({}, "GATE_LIVE_KEY"),
+        (unknown, "names no index yet"),
+        (wrong, "GATE_APPCONFIG_CONNECTION_STRING"),
+    ):
+        status, run, said = run_gate(bare, tmp_path, KEYWORD, baseline=None, **settings)
+        assert (status, run) == (2, {}), said
+        assert words in said
+        assert "Traceback" not in said
+        assert "b3RoZXI=" not in said
+        assert not list(tmp_path.glob(".gate/runs/*/*"))

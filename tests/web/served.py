@@ -22,6 +22,7 @@ from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
 from app.web.access import Access
 from app.web.api import create_api
+from tests.fakes.live import FakeLive
 from tests.fakes.search import FakeSearch
 from tests.fakes.store import MemoryStore
 
@@ -83,6 +84,7 @@ class Service:
     store: MemoryStore = field(default_factory=MemoryStore)
     search: FakeSearch = field(default_factory=FakeSearch)
     golden_sets: DeployedSets = field(default_factory=DeployedSets)
+    live: FakeLive | None = None
     _started: int = 0
     _claims: int = 0
 
@@ -127,6 +129,7 @@ class Service:
             records=records,
             golden_sets=self.golden_sets,
             search=self.search,
+            live=self.live,
             execution=execution,
             supervisor=Supervisor(records=records, execution=execution),
             stamp=self._stamp,

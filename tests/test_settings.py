@@ -1,0 +1,123 @@
+"""What the environment may say, and every fault of it at once."""
+
+import os
+
+import pytest
+
+from app.domain.errors import InputError
+from app.settings import Settings, read_settings
+from infra.local.configuration import SECRET
+
+STORE = "https://contoso.azconfig.io"
+CONNECTION = f"Endpoint={STORE};Id=local;Secret={SECRET}"
+ENDPOINT, STRING = "GATE_APPCONFIG_ENDPOINT", "GATE_APPCONFIG_CONNECTION_STRING"
+NAME, LABEL, ALIAS = "GATE_LIVE_KEY", "GATE_LIVE_LABEL", "GATE_LIVE_ALIAS"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith("GATE_"):
+            monkeypatch.delenv(name)
+
+
+def read(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Settings:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return read_settings()
+
+
+def faults(monkeypatch: pytest.MonkeyPatch, **variables: str) -> dict[str, str]:
+    """By variable. No fault tells a value that is a secret."""
+    with pytest.raises(InputError) as caught:
+        read(monkeypatch, **variables)
+    assert SECRET not in str(caught.value)
+    return {fault.where: fault.message for fault in caught.value.faults}
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {ENDPOINT: STORE, NAME: "search:live-index"},
+        {ENDPOINT: f"{STORE}/", NAME: "search:live-index", LABEL: "prod"},
+        {ENDPOINT: STORE, NAME: "search:live-index", LABEL: ""},
+        {STRING: CONNECTION, NAME: "Ü b/c:%41", LABEL: "prod eu"},
+        {STRING: f" Secret={SECRET};Id=a:b+c/d=;Endpoint=http://127.0.0.1:8301; ", NAME: "k"},
+        {ALIAS: "live"},
+        {ALIAS: "live", NAME: "", LABEL: "", ENDPOINT: ""},
+    ],
+)
+def test_what_is_live_is_kept_in_one_place_or_none(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    found = read(monkeypatch, **variables)
+    assert found.live_key == (variables.get(NAME) or None)
+    assert found.live_label == (variables.get(LABEL) or None)
+    assert found.live_alias == (variables.get(ALIAS) or None)
+
+
+@pytest.mark.parametrize(
+    ("variables", "wrong"),
+    [
+        ({NAME: "k"}, {ENDPOINT: "GATE_LIVE_KEY"}),
+        ({LABEL: "prod"}, {ENDPOINT: "GATE_LIVE_LABEL", NAME: "is not set"}),
+        ({ENDPOINT: STORE}, {NAME: "is not set"}),
+        ({STRING: CONNECTION, LABEL: "prod"}, {NAME: "is not set"}),
+        ({ENDPOINT: STORE, STRING: CONNECTION, NAME: "k"}, {STRING: "one of them"}),
+        ({ALIAS: "live", NAME: "k", ENDPOINT: STORE}, {ALIAS: "one place"}),
+        ({ALIAS: "live", LABEL: "prod"}, {ALIAS: "one place"}),
+        ({ENDPOINT: "http://127.0.0.1:8301", NAME: "k"}, {ENDPOINT: "use https"}),
+        ({ENDPOINT: "contoso.azconfig.io", NAME: "k"}, {ENDPOINT: "address"}),
+        ({STRING: CONNECTION, NAME: "search:*"}, {NAME: "exactly one"}),
+        ({STRING: CONNECTION, NAME: "a,b"}, {NAME: "exactly one"}),
+        ({STRING: CONNECTION, NAME: "a\\*b"}, {NAME: "exactly one"}),
+        ({STRING: CONNECTION, NAME: "."}, {NAME: "no key"}),
+        ({STRING: CONNECTION, NAME: ".."}, {NAME: "no key"}),
+        ({STRING: CONNECTION, NAME: "%"}, {NAME: "no key"}),
+        ({STRING: CONNECTION, NAME: "k", LABEL: "*"}, {LABEL: "exactly one"}),
+        ({STRING: CONNECTION, NAME: "k", LABEL: "prod,test"}, {LABEL: "exactly one"}),
+        ({STRING: CONNECTION, NAME: "k", LABEL: "prod\n"}, {LABEL: "exactly one"}),
+        ({ALIAS: "Live Index"}, {ALIAS: "alias's name"}),
+    ],
+)
+def test_what_does_not_go_together_is_told(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], wrong: dict[str, str]
+) -> None:
+    found = faults(monkeypatch, **variables)
+    assert found.keys() == wrong.keys()
+    for name, words in wrong.items():
+        assert words in found[name]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        SECRET,
+        "Endpoint=https://contoso.azconfig.io",
+        f"Endpoint={STORE};Id=local;Secret=",
+        f"Endpoint={STORE};Id=;Secret={SECRET}",
+        f"Endpoint={STORE};Id=a b;Secret={SECRET}",
+        f"Endpoint={STORE};Id=local;Secret={SECRET[:-3]}",
+        f"Endpoint={STORE};Id=local;Secret={SECRET};More=1",
+        f"Endpoint=contoso.azconfig.io;Id=local;Secret={SECRET}",
+        f"Endpoint=ftp://contoso;Id=local;Secret={SECRET}",
+        f"endpoint={STORE};id=local;secret={SECRET}",
+        f"Endpoint={STORE};Id=local;Secret=not base64!",
+    ],
+)
+def test_a_connection_string_that_was_not_copied_whole_is_told_without_it(
+    monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    found = faults(monkeypatch, **{STRING: given, NAME: "k"})
+    assert found.keys() == {STRING}
+    assert given not in found[STRING]
+
+
+def test_every_fault_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = faults(monkeypatch, **{ENDPOINT: "http://contoso", STRING: "x", LABEL: "*", "GATE_PORT": "http"})
+    assert found.keys() == {ENDPOINT, STRING, LABEL, "GATE_PORT", NAME}
+
+
+def test_a_connection_string_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SECRET not in repr(read(monkeypatch, **{STRING: CONNECTION, NAME: "k"}))
