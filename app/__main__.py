@@ -140,6 +140,93 @@ def judge(run_id: str | None, policy: Path, since: datetime | None) -> None:
     sys.exit(judge_command(run_id, policy, since, _settings()))
 
 
+_service = click.option(
+    "--service", metavar="URL", help="The gate's service (or GATE_SERVICE_URL, with how to sign in to it)."
+)
+
+
+@gate.command()
+@_service
+@click.option(
+    "--name", "name_only", is_flag=True, help="Nothing but the name of the live index, for scripts."
+)
+def live(service: str | None, *, name_only: bool) -> None:
+    """What is live, since when and by which run, and what could be returned to."""
+    from app.operate import live_command
+
+    sys.exit(live_command(_settings(), service, name_only=name_only))
+
+
+@gate.command()
+@click.argument("run_id")
+@_service
+@click.option("--check", is_flag=True, help="Only say whether the run is cleared, and what is not.")
+@click.option("--create", is_flag=True, help="Make the key or alias where it does not exist yet.")
+@click.option("--reason", metavar="TEXT", help="For the audit, if there is more to say than the run does.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop waiting for the watch after so long.",
+)
+def promote(service: str | None, **options: object) -> None:
+    """Make the candidate of RUN_ID the live index, and wait until its critical questions hold there.
+
+    Status 0: it is live, and they hold. 1: the run is not cleared, live was changed in between, or the watch
+    failed. 2: anything else.
+    """
+    from app.operate import Promoting, promote_command
+
+    sys.exit(promote_command(_settings(), service, Promoting(**options)))  # type: ignore[arg-type]
+
+
+@gate.command()
+@_service
+@click.option("--to", metavar="INDEX", help="Another index than the one before the last promotion.")
+@click.option(
+    "--confirm-live", metavar="INDEX", help="The live index, where it was changed by hand: that it may go."
+)
+@click.option("--drill", is_flag=True, help="Everything but the write; says what would have happened.")
+@click.option("--reason", metavar="TEXT", help="For the audit.")
+def rollback(service: str | None, **options: object) -> None:
+    """Make the index live again that was live before the last promotion. Needs no verdict.
+
+    Status 0: done, or the drill went well. 1: refused, with what to do. 2: anything else.
+    """
+    from app.operate import RollingBack, rollback_command
+
+    sys.exit(rollback_command(_settings(), service, RollingBack(**options)))  # type: ignore[arg-type]
+
+
+@gate.command()
+@_service
+def retire(service: str | None) -> None:
+    """Name the indexes that are of no use any more, as advice. Nothing is ever deleted."""
+    from app.operate import retire_command
+
+    sys.exit(retire_command(_settings(), service))
+
+
+@gate.group(invoke_without_command=True)
+@click.pass_context
+@_service
+def audit(context: click.Context, service: str | None) -> None:
+    """What was done to the live index, by whom and why, the newest first."""
+    from app.operate import audit_command
+
+    if context.invoked_subcommand is None:
+        sys.exit(audit_command(_settings(), service))
+
+
+@audit.command("verify")
+@_service
+def audit_verify(service: str | None) -> None:
+    """Check every link of the audit. Status 0: it is whole. 2: it is not; every broken link is named."""
+    from app.operate import verify_command
+
+    sys.exit(verify_command(_settings(), service))
+
+
 @gate.command()
 def serve() -> None:
     """Serve the HTTP API and the pages (GATE_HOST, GATE_PORT)."""

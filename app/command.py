@@ -1,7 +1,6 @@
 """What the commands do: run here or on the service, write the documents, say how it ended."""
 
 import asyncio
-import logging
 import os
 import shlex
 import signal
@@ -26,7 +25,7 @@ from app.adapters.run_files import DOCUMENTS, prepared, write
 from app.domain.change import Change, ChangeKind
 from app.domain.check import Level
 from app.domain.decision import results
-from app.domain.errors import Fault, GateError, InputError, NotFoundError, StorageError
+from app.domain.errors import Fault, GateError, InputError
 from app.domain.golden import GoldenSet, GoldenTexts
 from app.domain.labels import quoted
 from app.domain.outcome import QuestionResult, without_passages
@@ -40,7 +39,7 @@ from app.gate.labels import IndexLabels, check_labels
 from app.gate.opened import OpenGate
 from app.gate.preflight import COST
 from app.gate.start import StartRequest, start
-from app.main import create_app, open_gate, open_records, open_search
+from app.main import create_app, log_to_stderr, open_gate, open_records, open_search
 from app.report.escaping import visible
 from app.report.html import html
 from app.report.junit import junit
@@ -100,10 +99,6 @@ class Runner(Protocol):
         """One of the run's documents, in pieces; with what it quotes of the documents, or without."""
         ...
 
-    async def shown(self, run: Run) -> Iterable[QuestionResult]:
-        """The run's questions, for the terminal; empty where they are not at hand."""
-        ...
-
     def again(self, run_id: str) -> str:
         """The command that goes on with the run, or waits for it again."""
         ...
@@ -111,21 +106,13 @@ class Runner(Protocol):
 
 def run_command(options: RunOptions, settings: Settings) -> int:
     """Run every golden set; the exit status of the worst."""
-    _log(settings)
+    log_to_stderr(settings)
     url = service_address(options.service, "--service") if options.service else settings.service_url
     _refuse_bytes(options)
     requests = [] if options.resume else _requests(options)
     if options.out is not None:
         prepared(options.out)
     return asyncio.run(_run_all(options, settings, url, requests))
-
-
-def _log(settings: Settings) -> None:
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
-    for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    # the client logs a traceback for every error answer without a body, which it then handles well
-    logging.getLogger("azure.search.documents._utils.model_base").setLevel(logging.ERROR)
 
 
 def _refuse_bytes(options: RunOptions) -> None:
@@ -290,7 +277,7 @@ async def _one(
         for name in DOCUMENTS:
             write(prepared(out) / name, await runner.document(run, name, passages=options.passages))
         sys.stderr.write(f"The report is {out / 'report.html'}\n")
-    _tell(run, await runner.shown(run))
+    _tell(run)
     return run
 
 
@@ -415,12 +402,6 @@ class Here:
             case _:
                 raise AssertionError(name)
 
-    async def shown(self, run: Run) -> Iterable[QuestionResult]:
-        try:
-            return results(await self.opened.records.evidence(run.id), run.query)
-        except (NotFoundError, StorageError):  # told by the run itself, which could not keep its evidence
-            return ()
-
     def again(self, run_id: str) -> str:
         return f"gate run --resume {run_id}"
 
@@ -468,10 +449,6 @@ class There:
     async def document(self, run: Run, name: str, *, passages: bool) -> Iterable[bytes]:
         return [chunk async for chunk in self.service.document(run.id, name, passages=passages)]
 
-    async def shown(self, run: Run) -> Iterable[QuestionResult]:  # noqa: ARG002 — the protocol's
-        """None: the service's documents hold them, and may be large."""
-        return ()
-
     def again(self, run_id: str) -> str:
         return f"gate run --service {shlex.quote(self.url)} --resume {run_id}"
 
@@ -501,7 +478,7 @@ def check_command(path: Path, indexes: tuple[str, ...], settings: Settings | Non
     )
     if not indexes or settings is None:
         return 0
-    _log(settings)
+    log_to_stderr(settings)
     found = asyncio.run(_check_labels(golden, indexes, settings))
     return 0 if all(each.clean for each in found) else STATUS[Verdict.ERROR]
 
@@ -548,7 +525,7 @@ async def _judge(
     async with open_records(settings) as records:
         if run_id is not None:
             run = await judged(records, run_id, changes)
-            _tell(run, results(await records.evidence(run.id), run.query))
+            _tell(run)
             sys.stdout.write(f"{last_line(run)}\n")
             return _status(run)
         day = (since or datetime(1, 1, 1, tzinfo=UTC)).replace(tzinfo=UTC)
@@ -570,17 +547,16 @@ def _bytes(path: Path) -> bytes:
         raise InputError([Fault(where=str(path), message=f"cannot be read: {error.strerror}")]) from None
 
 
-def _tell(run: Run, questions: Iterable[QuestionResult]) -> None:
-    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH).print(
-        terminal(run, questions)
-    )
+def _tell(run: Run) -> None:
+    width = None if sys.stdout.isatty() else _PLAIN_WIDTH
+    Console(highlight=False, markup=False, width=width).print(terminal(run))
 
 
 def serve_command(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; InputError if the settings or the port do not allow it, StorageError if
     the place where runs are kept does not.
     """
-    _log(settings)
+    log_to_stderr(settings)
     faults = serving_faults(settings, os.environ)
     if faults:
         raise InputError(faults)

@@ -1,5 +1,5 @@
-// What the gate stands on: one container app with an identity of its own, a container for its runs, and the
-// rights to read what it judges. The search service, the App Configuration store and the registry exist already.
+// What the gate stands on: one container app with an identity of its own, a container for its runs, the store that
+// says which index is live, and the rights that this takes. The search service and the registry exist already.
 targetScope = 'resourceGroup'
 
 @description('Prefix of every name made here.')
@@ -25,17 +25,27 @@ param searchServiceName string
 @description('Resource group of the search service.')
 param searchResourceGroup string = resourceGroup().name
 
-@description('Name of the App Configuration store that says which index is live.')
-param appConfigurationName string
-
-@description('Resource group of the App Configuration store.')
-param appConfigurationResourceGroup string = resourceGroup().name
+@description('Name of the App Configuration store that says which index is live. Empty: none is made, an alias says it.')
+@maxLength(50)
+param appConfigurationName string = ''
 
 @description('Key in that store whose value is the live index.')
-param liveKey string
+param liveKey string = 'search:live-index'
 
 @description('Label of that key. Empty: the key without a label.')
 param liveLabel string = ''
+
+@description('Index alias that says which index is live, where there is no store for it.')
+param liveAlias string = ''
+
+@description('Whether the service itself promotes and rolls back: then it may write the key, or the aliases.')
+param promotes bool = false
+
+@description('Whether rights on the search service are a role made here, or else Reader. Making one takes the right to.')
+param customSearchRoles bool = false
+
+@description('Golden sets that a promotion takes a cleared run of each, comma-separated.')
+param requiredSets string = ''
 
 @description('Tenant whose tokens the service accepts.')
 param entraTenantId string = subscription().tenantId
@@ -43,8 +53,29 @@ param entraTenantId string = subscription().tenantId
 @description('Audience that a token must name: the client id of the application registered for the service.')
 param entraAudience string
 
+@description('Secret of that application, where people sign in as a confidential client. Empty: they do not.')
+@secure()
+param entraClientSecret string = ''
+
+@description('What signs the cookies of people who signed in. Left out, everybody signs in again after a deployment.')
+@secure()
+//checkov:skip=CKV_AZURE_131:The default is two new random values of each deployment, and written nowhere
+param sessionKeys string = '${newGuid()}${newGuid()}'
+
+@description('Address that people reach the service by. Empty: the one that the platform gives it.')
+param publicUrl string = ''
+
 @description('Whether the service can be reached from outside its environment. Hosted build agents need it.')
 param externalIngress bool = true
+
+@description('Subnet of the environment, delegated to Microsoft.App/environments. Empty: a network of the platform.')
+param environmentSubnetId string = ''
+
+@description('Subnet for private endpoints of storage, store and search service. Empty: they are reached publicly.')
+param endpointSubnetId string = ''
+
+@description('Network whose names for those endpoints are kept here; the one of the subnets.')
+param virtualNetworkId string = ''
 
 @description('Processor cores of the one replica.')
 param cpu string = '0.5'
@@ -66,30 +97,52 @@ param storageSku string = 'Standard_ZRS'
 @maxValue(730)
 param logRetentionDays int = 30
 
-@description('Days that a deleted run can be restored.')
+@description('Days that a deleted run, or a version of one that was written over, can be restored.')
 @minValue(1)
 @maxValue(365)
 param deletedRunRetentionDays int = 30
 
+@description('Days after which a run is deleted. What was promoted stays in the audit for longer; it is not deleted here.')
+@minValue(30)
+param runRetentionDays int = 400
+
 var port = 8080
 var runsContainer = 'runs'
 var storageBlobDataContributor = 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
+var monitoringMetricsPublisher = '3913510d-42f4-4e42-8a64-420c390055eb'
 
-var labelOfLiveKey = empty(liveLabel) ? [] : [
+var hasStore = !empty(appConfigurationName)
+var isPrivate = !empty(endpointSubnetId)
+
+// An empty setting is none. The service takes one place that says what is live.
+var optionalSettings = filter([
+  {
+    name: 'GATE_APPCONFIG_ENDPOINT'
+    value: hasStore ? 'https://${appConfigurationName}.azconfig.io' : ''
+  }
+  {
+    name: 'GATE_LIVE_KEY'
+    value: hasStore ? liveKey : ''
+  }
   {
     name: 'GATE_LIVE_LABEL'
-    value: liveLabel
+    value: hasStore ? liveLabel : ''
   }
-]
+  {
+    name: 'GATE_LIVE_ALIAS'
+    value: hasStore ? '' : liveAlias
+  }
+  {
+    name: 'GATE_REQUIRED_SETS'
+    value: requiredSets
+  }
+], setting => !empty(setting.value))
+
+var hasClientSecret = !empty(entraClientSecret)
 
 resource search 'Microsoft.Search/searchServices@2023-11-01' existing = {
   name: searchServiceName
   scope: resourceGroup(searchResourceGroup)
-}
-
-resource appConfiguration 'Microsoft.AppConfiguration/configurationStores@2023-03-01' existing = {
-  name: appConfigurationName
-  scope: resourceGroup(appConfigurationResourceGroup)
 }
 
 resource registry 'Microsoft.ContainerRegistry/registries@2023-07-01' existing = {
@@ -103,6 +156,9 @@ resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' 
 }
 
 resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
+  //checkov:skip=CKV_AZURE_35:Closed to the public where there are private endpoints; without them a token is the lock
+  //checkov:skip=CKV_AZURE_206:Replication over zones is the default here, and a parameter; runs may stay in their region
+  //checkov:skip=CKV_AZURE_43:The name is four letters and thirteen of a hash; an interpolated name is not read
   name: 'gate${uniqueString(resourceGroup().id, name)}'
   location: location
   kind: 'StorageV2'
@@ -116,6 +172,11 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
     defaultToOAuthAuthentication: true
     minimumTlsVersion: 'TLS1_2'
     supportsHttpsTrafficOnly: true
+    publicNetworkAccess: isPrivate ? 'Disabled' : 'Enabled'
+    networkAcls: {
+      bypass: 'None'
+      defaultAction: isPrivate ? 'Deny' : 'Allow'
+    }
   }
 }
 
@@ -123,9 +184,73 @@ resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2023-05-01' = {
   parent: storage
   name: 'default'
   properties: {
+    isVersioningEnabled: true
     deleteRetentionPolicy: {
       enabled: true
       days: deletedRunRetentionDays
+    }
+    containerDeleteRetentionPolicy: {
+      enabled: true
+      days: deletedRunRetentionDays
+    }
+  }
+}
+
+// Old runs go: their status, texts and evidence. What people decided, and the audit of what was live, stay.
+resource oldRuns 'Microsoft.Storage/storageAccounts/managementPolicies@2023-05-01' = {
+  parent: storage
+  name: 'default'
+  properties: {
+    policy: {
+      rules: [
+        {
+          name: 'old-runs'
+          type: 'Lifecycle'
+          enabled: true
+          definition: {
+            filters: {
+              blobTypes: [
+                'blockBlob'
+                'appendBlob'
+              ]
+              prefixMatch: [
+                '${runsContainer}/runs/'
+                '${runsContainer}/status/'
+                '${runsContainer}/keys/'
+              ]
+            }
+            actions: {
+              baseBlob: {
+                delete: {
+                  daysAfterModificationGreaterThan: runRetentionDays
+                }
+              }
+            }
+          }
+        }
+        {
+          name: 'old-versions'
+          type: 'Lifecycle'
+          enabled: true
+          definition: {
+            filters: {
+              blobTypes: [
+                'blockBlob'
+              ]
+              prefixMatch: [
+                '${runsContainer}/'
+              ]
+            }
+            actions: {
+              version: {
+                delete: {
+                  daysAfterCreationGreaterThan: deletedRunRetentionDays
+                }
+              }
+            }
+          }
+        }
+      ]
     }
   }
 }
@@ -157,16 +282,51 @@ module searchRoles 'search-roles.bicep' = {
   params: {
     searchServiceName: searchServiceName
     principalId: identity.properties.principalId
+    customRoles: customSearchRoles
+    writesAliases: promotes && !hasStore
   }
 }
 
-module appConfigurationRole 'app-configuration-role.bicep' = {
-  name: '${name}-app-configuration-role'
-  scope: resourceGroup(appConfigurationResourceGroup)
+module appConfiguration 'app-configuration.bicep' = if (hasStore) {
+  name: '${name}-app-configuration'
   params: {
     appConfigurationName: appConfigurationName
+    location: location
     principalId: identity.properties.principalId
+    writes: promotes
+    isPrivate: isPrivate
   }
+}
+
+module privateEndpoints 'private-endpoints.bicep' = if (isPrivate) {
+  name: '${name}-private-endpoints'
+  params: {
+    name: name
+    location: location
+    subnetId: endpointSubnetId
+    virtualNetworkId: virtualNetworkId
+    targets: concat([
+      {
+        kind: 'blob'
+        id: storage.id
+        zone: 'privatelink.blob.${environment().suffixes.storage}'
+      }
+      {
+        kind: 'searchService'
+        id: search.id
+        zone: 'privatelink.search.windows.net'
+      }
+    ], hasStore ? [
+      {
+        kind: 'configurationStores'
+        id: resourceId('Microsoft.AppConfiguration/configurationStores', appConfigurationName)
+        zone: 'privatelink.azconfig.io'
+      }
+    ] : [])
+  }
+  dependsOn: [
+    appConfiguration
+  ]
 }
 
 module registryRole 'registry-role.bicep' = {
@@ -200,6 +360,41 @@ resource apps 'Microsoft.App/managedEnvironments@2024-03-01' = {
     appLogsConfiguration: {
       destination: 'azure-monitor'
     }
+    vnetConfiguration: empty(environmentSubnetId) ? null : {
+      infrastructureSubnetId: environmentSubnetId
+      internal: !externalIngress
+    }
+    workloadProfiles: [
+      {
+        name: 'Consumption'
+        workloadProfileType: 'Consumption'
+      }
+    ]
+  }
+}
+
+// The address that the platform will give the service.
+var ownUrl = 'https://${name}.${externalIngress ? '' : 'internal.'}${apps.properties.defaultDomain}'
+
+// What the service measures; its connection string says where to, and the identity's role that it may.
+resource insights 'Microsoft.Insights/components@2020-02-02' = {
+  name: name
+  location: location
+  kind: 'web'
+  properties: {
+    Application_Type: 'web'
+    WorkspaceResourceId: logs.id
+    DisableLocalAuth: true
+  }
+}
+
+resource insightsRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(insights.id, identity.id, monitoringMetricsPublisher)
+  scope: insights
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', monitoringMetricsPublisher)
+    principalId: identity.properties.principalId
+    principalType: 'ServicePrincipal'
   }
 }
 
@@ -228,8 +423,20 @@ resource service 'Microsoft.App/containerApps@2024-03-01' = {
   }
   properties: {
     environmentId: apps.id
+    workloadProfileName: 'Consumption'
     configuration: {
       activeRevisionsMode: 'Single'
+      secrets: concat([
+        {
+          name: 'session-keys'
+          value: sessionKeys
+        }
+      ], hasClientSecret ? [
+        {
+          name: 'entra-client-secret'
+          value: entraClientSecret
+        }
+      ] : [])
       ingress: {
         external: externalIngress
         targetPort: port
@@ -288,14 +495,23 @@ resource service 'Microsoft.App/containerApps@2024-03-01' = {
               value: 'https://${search.name}.search.windows.net'
             }
             {
-              name: 'GATE_APPCONFIG_ENDPOINT'
-              value: appConfiguration.properties.endpoint
+              name: 'GATE_PUBLIC_URL'
+              value: empty(publicUrl) ? ownUrl : publicUrl
             }
             {
-              name: 'GATE_LIVE_KEY'
-              value: liveKey
+              name: 'GATE_SESSION_KEYS'
+              secretRef: 'session-keys'
             }
-          ], labelOfLiveKey)
+            {
+              name: 'APPLICATIONINSIGHTS_CONNECTION_STRING'
+              value: insights.properties.ConnectionString
+            }
+          ], hasClientSecret ? [
+            {
+              name: 'GATE_ENTRA_CLIENT_SECRET'
+              secretRef: 'entra-client-secret'
+            }
+          ] : [], optionalSettings)
           probes: [
             {
               type: 'Startup'
@@ -344,14 +560,19 @@ resource service 'Microsoft.App/containerApps@2024-03-01' = {
   }
   dependsOn: [
     runsRole
+    insightsRole
     searchRoles
-    appConfigurationRole
+    appConfiguration
     registryRole
+    privateEndpoints
   ]
 }
 
 @description('Where the service answers: GATE_SERVICE_URL of the pipeline.')
 output serviceUrl string = 'https://${service.properties.configuration.ingress.fqdn}'
+
+@description('Resource id of the container app, to look at its revisions.')
+output serviceId string = service.id
 
 @description('Object id of the identity that the service runs as, for rights that are given elsewhere.')
 output identityPrincipalId string = identity.properties.principalId

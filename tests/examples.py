@@ -15,6 +15,7 @@ from app.domain.errors import FailureCode
 from app.domain.fingerprint import Fingerprint, IndexFingerprint
 from app.domain.index import Fields
 from app.domain.inventory import InventoryRecord, Method
+from app.domain.legs import Leg, LegProbe, LegRank, LegRanks
 from app.domain.noise import ProbeResult
 from app.domain.observation import Failure, Hit, Observation, answer_rank
 from app.domain.outcome import Missing, Observed, QuestionResult
@@ -393,9 +394,27 @@ def failing() -> Example:
                 id="badge-colour", exhaustive=False, one_session=True, no_ranker=False, unchanged=False
             ),
         ),
+        legs=(_keyword_lost("leave-carry-over", "leave-policy"),),
         fingerprint=a_fingerprint(),
     )
     return example(run, questions)
+
+
+def _keyword_lost(question: str, document: str) -> LegProbe:
+    """Keyword search has 2 → none, vector search 3 → 4, both together 2 → 9: the analyzer."""
+    ranks: tuple[tuple[Leg, int, int | None], ...] = (
+        (Leg.KEYWORD, 2, None),
+        (Leg.VECTOR, 3, 4),
+        (Leg.NO_RANKER, 2, 9),
+    )
+    return LegProbe(
+        id=question,
+        documents=(document,),
+        legs=tuple(
+            LegRanks(leg=leg, baseline=LegRank(rank=before), candidate=LegRank(rank=after))
+            for leg, before, after in ranks
+        ),
+    )
 
 
 def _rechunked() -> tuple[Difference, ...]:

@@ -68,6 +68,9 @@ class Wire:
     faults: list[Fault] = field(default_factory=list)
     dead: bool = False
     dead_after_write: bool = False
+    handled: Callable[[], None] = lambda: (
+        None
+    )  # called when the service has done a request, before it is answered
 
     @property
     def writes(self) -> list[Received]:
@@ -84,11 +87,11 @@ class Wire:
             return _dropped(request)
         fault = next((fault for fault in self.faults if fault.method == request.method), None)
         if fault is None:
-            return await handler(request)
+            return await self._done(request, handler)
         self.faults.remove(fault)
         if not fault.reaches:
             await fault.meanwhile()
-        answer = await handler(request) if fault.reaches else web.Response(status=500)
+        answer = await self._done(request, handler) if fault.reaches else web.Response(status=500)
         if fault.reaches:
             await fault.meanwhile()
         await asyncio.sleep(fault.seconds)
@@ -99,6 +102,13 @@ class Wire:
         if fault.status is None:
             return answer
         return web.Response(status=fault.status, headers=fault.headers, text=fault.body)
+
+    async def _done(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        answer = await handler(request)
+        self.handled()
+        return answer
 
 
 def _dropped(request: web.Request) -> web.Response:
@@ -116,6 +126,7 @@ class Stood:
     wire: Wire
     put: Callable[[str], Any]
     remove: Callable[[], Any]
+    state: Callable[[], tuple[str, str]]  # the index that is named, and the etag without quotes
     url: str
     values: KeyValues | None = None
 
@@ -179,6 +190,11 @@ async def open_setting(folder: Path) -> AsyncIterator[Stood]:
         def put(index: str) -> None:
             values.put(KEY, LABEL, {"value": index}, ANY)
 
+        def state() -> tuple[str, str]:
+            found = values.get(KEY, LABEL)
+            assert found is not None
+            return found.value or "", found.etag
+
         put("kb-v1")
         door = configuration.Door(values, configuration.Account())
         async with (
@@ -192,6 +208,7 @@ async def open_setting(folder: Path) -> AsyncIterator[Stood]:
                 wire=wire,
                 put=put,
                 remove=lambda: values.delete(KEY, LABEL, ANY),
+                state=state,
                 url=url,
                 values=values,
             )
@@ -211,6 +228,10 @@ async def open_alias(folder: Path) -> AsyncIterator[Stood]:
         def put(index: str) -> None:
             catalogue.put_alias(ALIAS, {"name": ALIAS, "indexes": [index]}, ANY)
 
+        def state() -> tuple[str, str]:
+            found = catalogue.alias(ALIAS)
+            return str(found.body["indexes"][0]), found.etag
+
         put("kb-v1")
         async with (
             served(door.application(), wire) as url,
@@ -223,6 +244,7 @@ async def open_alias(folder: Path) -> AsyncIterator[Stood]:
                 wire=wire,
                 put=put,
                 remove=lambda: catalogue.delete_alias(ALIAS, ANY),
+                state=state,
                 url=url,
             )
         door.stop()

@@ -11,6 +11,7 @@ What it serves (both URL styles, `/indexes('kb-v1')/…` and `/indexes/kb-v1/…
 * `POST …/docs/search.post.search` (and `…/docs/search`): the rows scripted for that index and question.
   The question is the body's `search`, else `semanticQuery`, else the first vector query's `text`, else "".
 * `GET /indexes('x')`: the definition, with its etag; an alias's name gives its index. 404 for others.
+* `GET /indexes`: all definitions.
 * `GET …/docs/$count`, `GET …/search.stats`: the index's `documents`.
 * The same with `search` "*" and no vector, a listing of stored documents ("listing"): `index.stored`, or one
   chunk of each parent that an answer shows or the filter asks for (`tests.fakes.listing`).
@@ -26,10 +27,12 @@ only what `select` asks for, and have falling scores; `@search.rerankerScore` on
 Faults. `fault(index, Fault(…), question=None, nth=None, on="search")`: the nth request (1-based, or several
 as a tuple; None: every one) for that index and question (None: any question, counted one by one) is treated
 so. The first fault that fits, in the order of scripting, wins. `on`: "search", "listing", "definition", "count",
-"alias", "embeddings" (there `index` is the deployment and the question its input). `clear_faults()` heals.
+"alias", "list" (there `index` is ""),
+"embeddings" (there `index` is the deployment and the question its input). `clear_faults()` heals.
 
 Changes. Everything may be changed at any time, from other threads too: `service.index("kb-v1").documents =
 9`, `.etag = "0x2"`, `.definition[...]`, `del service.indexes["kb-v1"]`, `service.aliases["live"] = "kb-v2"`.
+`service.capacity = AtOnce(4)` sheds the searches beyond it with 503 (`tests.capacity`).
 `service.on_search = f` sees each `Received` first: it may change things, return rows to answer, or None.
 
 Records. `service.requests` lists every `Received` in order of arrival (with index, question, nth, body,
@@ -49,6 +52,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
+from tests.capacity import Capacity
 from tests.fakes.listing import Stored, listed, stand_ins
 
 JSON = "application/json; odata.metadata=none; odata.streaming=true; charset=utf-8"
@@ -207,6 +211,7 @@ class _Rule:
 _PATH = re.compile(
     r"/(?P<kind>indexes|aliases)(?:\('(?P<quoted>[^']*)'\)|/(?P<plain>[^/?]+))(?P<rest>/[^?]*)?(?:\?|$)"
 )
+_LIST = re.compile(r"/indexes(?:\?|$)")
 _EMBEDDINGS = re.compile(r"/openai/deployments/(?P<name>[^/?]+)/embeddings(?:\?|$)")
 _OPERATIONS = {
     ("POST", "indexes", "/docs/search.post.search"): "search",
@@ -231,6 +236,7 @@ class ScriptedSearch:
         self.requests: list[Received] = []
         self.on_search: Callable[[Received], Rows | None] | None = None
         self.vector_of: Callable[[str], Sequence[float]] | None = None
+        self.capacity: Capacity | None = None
         self.latency = latency
         self.jitter = jitter
         self.under_way = 0
@@ -392,6 +398,18 @@ class ScriptedSearch:
         return received
 
     async def _serve(self, received: Received, writer: asyncio.StreamWriter) -> bool:
+        if self.capacity is None or received.on != "search":
+            return await self._answer(received, writer)
+        if not self.capacity.take(received.at):
+            writer.write(_head(_Reply(503, b""), received))
+            await writer.drain()
+            return True
+        try:
+            return await self._answer(received, writer)
+        finally:
+            self.capacity.give_back()
+
+    async def _answer(self, received: Received, writer: asyncio.StreamWriter) -> bool:
         fault = next((rule.fault for rule in self._rules if rule.fits(received)), Fault())
         latency = self.latency if received.on == "search" else 0.0
         delay = fault.delay + latency * (1 + self.jitter * self._random.uniform(-1, 1))
@@ -436,6 +454,8 @@ class ScriptedSearch:
                 return self._alias(received.index)
             case "embeddings":
                 return self._embedding(received)
+            case "list":
+                return _json({"value": [each.definition or {} for each in self.indexes.values()]})
             case _:
                 return self._of_index(received, fault)
 
@@ -538,6 +558,8 @@ def _operation(method: str, path: str) -> tuple[str, str]:
     embeddings = _EMBEDDINGS.match(path)
     if method == "POST" and embeddings:
         return "embeddings", unquote(embeddings["name"])
+    if method == "GET" and _LIST.match(path):
+        return "list", ""
     match = _PATH.match(path)
     if match is None:
         return "other", ""

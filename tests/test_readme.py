@@ -8,6 +8,7 @@ import click
 import pytest
 
 from app.__main__ import gate
+from app.domain.condition import Need
 from app.domain.golden import GoldenTexts
 from app.domain.reading import read_golden_set
 from app.domain.reasons import Code
@@ -52,6 +53,12 @@ def test_every_command_and_option_is_named() -> None:
 @pytest.mark.parametrize("code", list(Code))
 def test_every_reason_is_in_the_order_of_reasons(code: Code) -> None:
     assert f"`{code}`" in README
+
+
+@pytest.mark.parametrize("need", list(Need))
+def test_every_condition_of_a_promotion_is_in_the_table(need: Need) -> None:
+    rows = [line for line in README.splitlines() if line.startswith("| `")]
+    assert any(f"`{need}`" in row.split(" | ")[0] for row in rows)
 
 
 def test_the_example_of_a_golden_set_is_one() -> None:

@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 from azure.core.credentials import AccessToken
@@ -17,14 +18,32 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.adapters.credentials import azure_identity
 from app.adapters.scrubbing import scrubbed
-from app.domain.errors import Fault, GateError, InputError
+from app.domain.audit import AuditPage, Record, Verification
+from app.domain.clearance import Clearance
+from app.domain.errors import ConflictError, Fault, GateError, InputError
 from app.domain.run import Run
+from app.gate.follow import Followed
+from app.gate.live import Live
+from app.gate.promote import Promotion
+from app.gate.retire import Retirement
+from app.gate.rollback import Rollback
+
+T = TypeVar("T")
 
 _RUN = TypeAdapter(Run)
+_LIVE = TypeAdapter(Live)
+_CLEARANCE = TypeAdapter(Clearance)
+_PROMOTION = TypeAdapter(Promotion)
+_FOLLOWED = TypeAdapter(Followed)
+_ROLLBACK = TypeAdapter(Rollback)
+_RETIREMENT = TypeAdapter(Retirement)
+_AUDIT = TypeAdapter(AuditPage)
+_VERIFICATION = TypeAdapter(Verification)
 _POLL_SECONDS = 20  # one request is held so long at most: well below an ingress's limit
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)  # between attempts that found no service
 _PATIENCE = 40  # attempts in a row without an answer, several minutes, before the service counts as gone
 _RENEW_SECONDS = 300  # of a token's life that are left when it is renewed
+_LONG_SECONDS = 60  # a service that wants to be left alone for longer is not asked again
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 _HOW = (
@@ -78,7 +97,7 @@ class _Renewed:
 class GateService:
     """Calls survive a service that is restarting: a lost answer or a 5xx is asked for again.
 
-    GateError with the service's own words when it refuses; InputError with its faults.
+    GateError with the service's own words when it refuses (ConflictError for a 409); InputError with its faults.
     """
 
     def __init__(
@@ -112,6 +131,46 @@ class GateService:
         response = await self._call("GET", f"/v1/runs/{run_id}/{name}", params=params)
         yield response.content
 
+    async def live(self) -> Live:
+        """What is live."""
+        return self._answer(_LIVE, await self._call("GET", "/v1/live"))
+
+    async def promote(self, run_id: str, request: Mapping[str, Any]) -> Promotion:
+        """The run, promoted once however often the request had to be sent. ConflictError where it is refused."""
+        response = await self._call("POST", f"/v1/runs/{_part(run_id)}/promote", json=request)
+        return self._answer(_PROMOTION, response)
+
+    async def promotion(self, run_id: str) -> Followed:
+        """What became of the promotion, ended, or as it is after some seconds."""
+        path = f"/v1/runs/{_part(run_id)}/promotion"
+        return self._answer(_FOLLOWED, await self._call("GET", path, params={"wait": _POLL_SECONDS}))
+
+    async def clearance(self, run_id: str) -> Clearance:
+        """Whether this caller may promote the run."""
+        return self._answer(_CLEARANCE, await self._call("GET", f"/v1/runs/{_part(run_id)}/clearance"))
+
+    async def rollback(self, request: Mapping[str, Any]) -> Rollback:
+        """The roll back, made or drilled. ConflictError where it is refused."""
+        return self._answer(_ROLLBACK, await self._call("POST", "/v1/live/rollback", json=request))
+
+    async def retirement(self) -> Retirement:
+        """Which indexes are of no use any more."""
+        return self._answer(_RETIREMENT, await self._call("GET", "/v1/live/retirement"))
+
+    async def verification(self) -> Verification:
+        """Whether the audit is whole."""
+        return self._answer(_VERIFICATION, await self._call("GET", "/v1/audit/verification"))
+
+    async def audit(self) -> AsyncIterator[Record]:
+        """Every record of the audit, the newest first."""
+        before: int | None = 0
+        while before is not None:
+            params = {"before": before} if before else {}
+            page = self._answer(_AUDIT, await self._call("GET", "/v1/audit", params=params))
+            for record in page.records:
+                yield record
+            before = page.next
+
     async def _call(self, method: str, path: str, **options: Any) -> httpx.Response:
         headers = dict(options.pop("headers", {}))
         for attempt in range(_PATIENCE):
@@ -123,7 +182,7 @@ class GateService:
             except httpx.TransportError as error:
                 why = f"{type(error).__name__}: {scrubbed(str(error))}"
             else:
-                if response.status_code not in _TRANSIENT:
+                if response.status_code not in _TRANSIENT or _is_for_long(response):
                     return _accepted(response)
                 why = _refusal(response)
             if attempt == 0:
@@ -132,13 +191,28 @@ class GateService:
         raise GateError(f"The gate's service at {self._client.base_url} does not answer: {why}")
 
     def _run(self, response: httpx.Response) -> Run:
+        return self._answer(_RUN, response)
+
+    def _answer(self, expected: TypeAdapter[T], response: httpx.Response) -> T:
         try:
-            return _RUN.validate_json(response.content)
+            return expected.validate_json(response.content)
         except ValidationError:
             kind = response.headers.get("content-type", "no content type")
             raise GateError(
-                f"{self._client.base_url} answered something that is not a run ({kind}): is it the gate's address?"
+                f"{self._client.base_url} answered something that is not what was asked for ({kind}): is it the "
+                "gate's address, and of its version?"
             ) from None
+
+
+def _is_for_long(response: httpx.Response) -> bool:
+    """Whether the service says itself that asking again soon is of no use."""
+    told = response.headers.get("retry-after", "")
+    return bool(told.isdecimal()) and int(told) > _LONG_SECONDS
+
+
+def _part(run_id: str) -> str:
+    """An id as one part of a path."""
+    return quote(run_id, safe="")
 
 
 def _accepted(response: httpx.Response) -> httpx.Response:
@@ -148,6 +222,8 @@ def _accepted(response: httpx.Response) -> httpx.Response:
         raise InputError(_faults(response))
     if response.status_code == HTTPStatus.UNAUTHORIZED:
         raise GateError(f"{_refusal(response)} {_HOW}")
+    if response.status_code == HTTPStatus.CONFLICT:
+        raise ConflictError(_refusal(response))
     raise GateError(_refusal(response))
 
 

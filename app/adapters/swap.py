@@ -7,18 +7,18 @@ A write carries the etag of what was read, so that sending it again is harmless.
 | --- | --- | --- |
 | our index | another etag than before | success |
 | what it named before | the same etag | sent again, as often as the retry table allows |
-| anything else | | LiveMovedError |
+| anything else | | LiveMovedError, which says that ours may have stood there in between |
 | nothing | where there was something | NotFoundError |
 | what cannot be read | | LiveUncertainError |
 
 Somebody else's write of the same name at that moment cannot be told from one's own.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from app.adapters.limiter import Limiter
 from app.adapters.retries import FailedAttemptError, Retries
 from app.domain.errors import (
     FailureCode,
@@ -82,7 +82,7 @@ class Swap(Generic[K]):
     def __init__(self, place: Place[K], retries: Retries) -> None:
         self._place = place
         self._retries = retries
-        self._limiter = asyncio.Semaphore(_AT_ONCE)
+        self._limiter = Limiter(ceiling=_AT_ONCE)
 
     async def read(self, deadline: float) -> LiveValue | None:
         found = await self._found(deadline)
@@ -165,9 +165,11 @@ class Swap(Generic[K]):
     def _gone(self) -> NotFoundError:
         return NotFoundError(f"The {self._place.where} is not there (any more).")
 
-    def _moved(self, now: Found[K]) -> LiveMovedError:
+    def _moved(self, now: Found[K], *, lost: bool = False) -> LiveMovedError:
         current = now.value.index
         message = f"The {self._place.where} was changed by somebody else and names {quoted(current)}."
+        if lost:
+            message += " The answer to the change asked for was lost: it may have stood there in between."
         return LiveMovedError(message, current=current)
 
     # for a write
@@ -176,9 +178,9 @@ class Swap(Generic[K]):
     def place(self) -> Place[K]:
         return self._place
 
-    def conflict(self, now: Found[K] | None) -> GateError:
+    def conflict(self, now: Found[K] | None, *, lost: bool) -> GateError:
         """What it means that this is there now, and neither what was read nor what was sent."""
-        return self._gone() if now is None else self._moved(now)
+        return self._gone() if now is None else self._moved(now, lost=lost)
 
 
 class _Write(Generic[K]):
@@ -220,7 +222,7 @@ class _Write(Generic[K]):
             return None
         if now is not None and self.lost and now.value.index == self._index:
             return now.value
-        raise self._swap.conflict(now)
+        raise self._swap.conflict(now, lost=self.lost)
 
 
 def _etag(found: Found[Any] | None) -> str | None:

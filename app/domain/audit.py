@@ -186,6 +186,21 @@ def _link_faults(
     return found, content
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage:
+    """Records, the newest first. `next`: older ones have a lower number than this; None: there are none."""
+
+    records: tuple[Record, ...]
+    next: int | None
+
+
+def audit_page(records: Sequence[Record], limit: int, before: int | None) -> AuditPage:
+    """At most `limit` of the records with a lower number than `before`; None: from the newest."""
+    older = [record for record in reversed(records) if before is None or record.number < before]
+    shown = tuple(older[:limit])
+    return AuditPage(records=shown, next=shown[-1].number if len(older) > limit else None)
+
+
 # what happened -------------------------------------------------------------------------------------------
 
 
@@ -288,7 +303,10 @@ def closed(intent: Record, *, at: datetime, reason: str) -> Entry:
 
 
 def settled(intent: Record, found: tuple[str, str] | None, *, at: datetime, by: str) -> Entry:
-    """The end of an intent whose writer died, from what is live now: index and etag, None for nothing."""
+    """The end of an intent whose writer died, from what is live now: index and etag, None for nothing.
+
+    Somebody who named the same index by hand in the meantime cannot be told from that writer.
+    """
     index, etag = found or (None, None)
     if index == intent.after and etag is not None and etag != intent.etag_before:
         reason = f"Completed by {by}: it was written, and whoever wrote it did not come to record that."

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-from app.domain.observation import Hit, Observation, entry_hits
+from app.domain.observation import Hit, Observation, context, entry_hits, source
 from app.domain.outcome import Cause, Observed, first_where, place
 from app.domain.query import Queries, QuerySettings, Side
 
@@ -146,7 +146,7 @@ def explained(
                 entry=entry,
                 old=old,
                 new=new,
-                before=_context(hits_before, queries.baseline),
+                before=context(hits_before, queries.baseline),
                 after=after.hits,
                 query=queries.candidate,
             )
@@ -237,7 +237,7 @@ class _Lost:
         return next(missed, None)
 
     def _crowd(self) -> Crowd | None:
-        within = _context(self.after, self.query)
+        within = context(self.after, self.query)
         documents_before, documents_after = len(_documents(self.before)), len(_documents(within))
         if self.new is None or len(within) < self.query.context_size or documents_after >= documents_before:
             return None
@@ -250,9 +250,9 @@ class _Lost:
     def _twin(self) -> Twin | None:
         if self.old is None:
             return None
-        known, within = _documents(self.before), _context(self.after, self.query)
+        known, within = _documents(self.before), context(self.after, self.query)
         same_place = [hit for hit in within if hit.rank == self.old.rank]
-        first_new = [hit for hit in within if _document(hit) not in known][:1]
+        first_new = [hit for hit in within if source(hit) not in known][:1]
         twins = [_twin(self.old, hit) for hit in (*same_place, *first_new) if hit.parent not in self.entry]
         return next((each for each in twins if each is not None), None)
 
@@ -274,17 +274,8 @@ class _Lost:
         return None
 
 
-def _context(hits: Iterable[Hit], query: QuerySettings) -> tuple[Hit, ...]:
-    return tuple(hit for hit in hits if hit.rank <= query.context_size)
-
-
 def _documents(hits: Iterable[Hit]) -> frozenset[tuple[str | None, str | None]]:
-    return frozenset(_document(hit) for hit in hits)
-
-
-def _document(hit: Hit) -> tuple[str | None, str | None]:
-    """A chunk's parent; a chunk without one stands for itself."""
-    return (hit.parent, None) if hit.parent is not None else (None, hit.key)
+    return frozenset(source(hit) for hit in hits)
 
 
 def _twin(answer: Hit, other: Hit) -> Twin | None:

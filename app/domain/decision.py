@@ -12,6 +12,7 @@ from datetime import date
 from app.domain.causes import why
 from app.domain.check import Level
 from app.domain.measures import GatheredMeasures, Measures
+from app.domain.newcomers import newcomers
 from app.domain.noise import GatheredNoise, Noise
 from app.domain.observation import forbidden_hits
 from app.domain.outcome import (
@@ -203,6 +204,7 @@ def _flip(each: QuestionResult, queries: Queries, *, lost: bool) -> Flip:
         cause=found.cause if found else None,
         also=found.also if found else (),
         evidence=found.evidence if found else None,
+        took_its_place=newcomers(each, queries) if lost else None,
     )
 
 

@@ -77,6 +77,16 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
+def context(hits: Iterable[Hit], query: QuerySettings) -> tuple[Hit, ...]:
+    """The chunks that the application would send to the model, cut-offs apart."""
+    return tuple(hit for hit in hits if hit.rank <= query.context_size)
+
+
+def source(hit: Hit) -> tuple[str | None, str | None]:
+    """The document that a chunk comes from; a chunk without a parent stands for itself."""
+    return (hit.parent, None) if hit.parent is not None else (None, hit.key)
+
+
 def entry_hits(entries: Sequence[tuple[str, ...]], hits: Iterable[Hit]) -> tuple[Hit | None, ...]:
     """For each entry the first hit of any of its documents, None where there is none."""
     first: dict[str, Hit] = {}

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Literal
 
 from app.domain.golden import Question
-from app.domain.observation import Hit, Observation, entry_hits, in_context, reaches_context, without_text
+from app.domain.observation import Hit, Observation, in_context, reaches_context, without_text
 from app.domain.query import QuerySettings, Side
 
 
@@ -194,18 +194,6 @@ def first_where(observed: Observed, side: Side, query: QuerySettings, *, inside:
     """The first observation whose answer was (not) in context; None if there is none."""
     matching = (each for each in observations(observed, side) if in_context(observed, each, query) is inside)
     return next(matching, None)
-
-
-def cause(observed: Observed, seen: Observation, query: QuerySettings) -> Place | None:
-    """Where the answer went in a candidate's observation: the farthest that an entry is from its context.
-
-    None where the answer is in context, the observation failed, or nothing is labelled.
-    """
-    if seen.error is not None:
-        return None
-    found = entry_hits(observed.entries, seen.hits)
-    places = [place(observed, *each, query) for each in zip(observed.entries, found, strict=True)]
-    return min((each for each in places if each is not None), key=list(Cause).index, default=None)
 
 
 def place(observed: Observed, entry: tuple[str, ...], hit: Hit | None, query: QuerySettings) -> Place | None:

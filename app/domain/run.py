@@ -15,6 +15,7 @@ from app.domain.index import Fields
 from app.domain.inventory import InventoryRecord
 from app.domain.legs import LegProbe
 from app.domain.measures import Measures
+from app.domain.newcomers import Newcomers
 from app.domain.noise import Noise, ProbeResult
 from app.domain.outcome import Cause
 from app.domain.policy import Policy
@@ -95,7 +96,8 @@ class Flip:
 
     Ranks are those of the first observation that shows the flip: in context on one side, out of it on the
     other. `unstable`: not every observation agrees, so it stands here only because it is critical. A lost
-    question's `cause` rests on `evidence`; `also`: further causes that hold. See `causes`.
+    question's `cause` rests on `evidence`; `also`: further causes that hold (see `causes`); `took_its_place`:
+    what the candidate shows instead.
     """
 
     id: str
@@ -108,6 +110,7 @@ class Flip:
     cause: Cause | None
     also: tuple[Cause, ...] = ()
     evidence: Evidence | None = None
+    took_its_place: Newcomers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

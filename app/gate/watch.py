@@ -113,10 +113,11 @@ class _Watching:
     @classmethod
     async def begin(cls, control: LiveControl, flip: Record, run: Run) -> "_Watching":
         accepted = await _accepted(control, run)
-        evidence = await control.records.evidence(run.id)
-        questions = await asyncio.to_thread(
-            lambda: [each for each in evidence if each.critical or each.id in accepted]
+        outline = await control.records.outline(run.id)
+        wanted = await asyncio.to_thread(
+            lambda: [each.id for each in outline if each.critical or each.id in accepted]
         )
+        questions = await control.records.questions(run.id, wanted)
         return cls(control=control, flip=flip, run=run, questions=questions, accepted=accepted)
 
     @property

@@ -3,17 +3,17 @@
 Plain text and values; whoever shows them escapes them there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from app.domain import causes, legs
 from app.domain.golden import Question
-from app.domain.observation import Failure, Hit, Observation, entry_hits, in_context
-from app.domain.outcome import Cause, Observed, Outcome, QuestionResult, cause, first_where, observations
+from app.domain.newcomers import Newcomer, Newcomers
+from app.domain.observation import Failure, Hit, Observation, context, entry_hits, in_context
+from app.domain.outcome import Cause, Observed, Outcome, QuestionResult, first_where, observations, place
 from app.domain.query import Queries, QuerySettings, Side
-from app.domain.run import Run
-
-_NAMED = 3  # newcomers that a line names before it says how many more
+from app.domain.run import Flip, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,42 +56,103 @@ def _rank(result: Observed, seen: Observation, query: QuerySettings) -> str:
     return f"{seen.rank} (below cut-off)" if below else str(seen.rank)
 
 
-def where_it_went(result: Observed, after: Observation | None, query: QuerySettings) -> str:
-    """Where the answer is in the candidate, in words; empty where it is in context or was not measured."""
-    found = cause(result, after, query) if after is not None else None
-    match found:
+def where_it_went(
+    result: Observed, after: Observation | None, query: QuerySettings, returned: int | None
+) -> str:
+    """Where each answer is in the candidate that is not in its context, in words; empty where that was not measured.
+    `returned`: how many chunks came back, None where not known.
+    """
+    if after is None or after.error is not None:
+        return ""
+    found = zip(result.entries, entry_hits(result.entries, after.hits), strict=True)
+    told = {entry: _where(result, entry, hit, query, returned) for entry, hit in found}
+    if len(told) == 1:
+        return "".join(told.values())
+    return "; ".join(f"{' or '.join(entry)}: {where}" for entry, where in told.items() if where)
+
+
+def _where(
+    result: Observed, entry: tuple[str, ...], hit: Hit | None, query: QuerySettings, returned: int | None
+) -> str:
+    rank = hit.rank if hit is not None else None
+    of = f" of {returned}" if returned is not None else ""
+    match place(result, entry, hit, query):
         case Cause.DOCUMENT_MISSING:
-            return f"document missing from candidate: {', '.join(result.missing.candidate)}"
+            return "not in the candidate index"
         case Cause.FILTERED_OUT:
             return "hidden by the question's filter"
         case Cause.BELOW_CUT_OFF:
-            return "found within reach, but below the score cut-off"
+            return f"at {rank}{of}, but below the score cut-off"
         case Cause.NOT_RETRIEVED:
-            return f"not retrieved: not among the first {query.candidates} chunks"
+            return (
+                "not among the chunks that came back"
+                if returned is None
+                else f"not among the {returned} chunks that came back"
+            )
         case Cause.RANKED_OUT:
-            return f"ranked out: at {after and after.rank}, and the context ends at {query.context_size}"
+            return f"at {rank}{of}, and the context ends at {query.context_size}"
         case None:
             return ""
-        case _:
-            assert_never(found)
+        case unreachable:
+            assert_never(unreachable)
 
 
-def context(seen: Observation | None, query: QuerySettings) -> tuple[Hit, ...]:
-    """The chunks that the application would send to the model, cut-offs apart."""
-    return tuple(hit for hit in seen.hits if hit.rank <= query.context_size) if seen else ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Why a question is lost, in words. `cause`: its code, empty where none is known; `why`: what the evidence
+    says of it, further causes that hold, and which leg of the query lost it; `taken`: what took its place;
+    `returned`: chunks of the candidate, None where not known.
+    """
+
+    cause: str
+    why: tuple[str, ...]
+    taken: str
+    returned: int | None
 
 
-def documents(hits: tuple[Hit, ...]) -> frozenset[str]:
-    """What the hits come from: their parent documents, and their keys where they have none."""
-    return frozenset(_document(hit) for hit in hits)
+_NO_TITLES: Mapping[str, str] = {}
 
 
-def _document(hit: Hit) -> str:
-    return hit.parent if hit.parent is not None else f"chunk {hit.key}"
+def loss(flip: Flip, run: Run, known: Mapping[str, str] = _NO_TITLES) -> Loss:
+    """The loss of a question of the run's lost list; `known` are titles of documents, where they may be told."""
+    told, new = [], flip.took_its_place
+    if flip.cause is not None and flip.evidence is not None:
+        told.append(causes.sentence(flip.cause, flip.evidence))
+    if flip.also:
+        told.append(f"Also: {', '.join(flip.also)}.")
+    told.extend(legs.sentence(probe, run.query) for probe in run.legs if probe.id == flip.id)
+    return Loss(
+        cause=flip.cause or "",
+        why=tuple(told),
+        taken=_taken(new, known),
+        returned=new.returned if new else None,
+    )
 
 
-def is_from(hit: Hit, known: frozenset[str]) -> bool:
-    return _document(hit) in known
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The losses of a run by its questions."""
+
+    _run: Run
+    _lost: Mapping[str, Flip]
+
+    @classmethod
+    def of_run(cls, run: Run) -> "Losses":
+        return cls(run, {flip.id: flip for flip in run.lost})
+
+    def of(self, result: QuestionResult) -> Loss | None:
+        """None: the question is not lost."""
+        if not result.critical_lost and result.outcome is not Outcome.LOST:
+            return None
+        kept = self._lost.get(result.id)
+        if kept is None:  # not decided yet
+            return Loss(cause="", why=(), taken="", returned=None)
+        return loss(kept, self._run, titles(shown(result, self._run.query)))
+
+
+def in_reach(seen: Observation | None, query: QuerySettings) -> tuple[Hit, ...]:
+    """The chunks of an observation's context."""
+    return context(seen.hits, query) if seen is not None else ()
 
 
 _ALONE = Question(id="alone", question="alone", answers=("alone",))
@@ -103,31 +164,25 @@ def dropped(hit: Hit, query: QuerySettings) -> bool:
     return not in_context(_ALONE, seen, query)
 
 
-def newcomers(pair: Shown, queries: Queries) -> tuple[Hit, ...]:
-    """The first chunk of every document that is in the candidate's context and not in the baseline's."""
-    known = documents(context(pair.before, queries.baseline))
-    first: dict[str, Hit] = {}
-    for hit in context(pair.after, queries.candidate):
-        if not is_from(hit, known):
-            first.setdefault(_document(hit), hit)
-    return tuple(first.values())
-
-
-def place_taken(pair: Shown, queries: Queries) -> str:
-    """What took the answer's place, in words."""
-    new = newcomers(pair, queries)
-    if not new:
-        return (
-            "nothing new" if pair.after and pair.after.hits else "nothing: the candidate returned no chunks"
-        )
-    named = "; ".join(label(hit) for hit in new[:_NAMED])
-    return named if len(new) <= _NAMED else f"{named}; and {len(new) - _NAMED} more"
+def _taken(new: Newcomers | None, known: Mapping[str, str]) -> str:
+    """What took the answer's place; empty where that was not kept."""
+    if new is None:
+        return ""
+    if not new.first:
+        return "nothing new" if new.returned else "nothing: the candidate returned no chunks"
+    more = (f"and {new.more} more",) if new.more else ()
+    named = (_label(each, known.get(each.parent or "")) for each in new.first)
+    return "; ".join((*named, *more))
 
 
 def label(hit: Hit) -> str:
     """Title and parent document of a chunk."""
-    name = hit.parent if hit.parent is not None else f"chunk {hit.key} without a parent document"
-    return f"{hit.title} ({name})" if hit.title and hit.title != hit.parent else name
+    return _label(hit, hit.title)
+
+
+def _label(chunk: Hit | Newcomer, title: str | None) -> str:
+    name = chunk.parent if chunk.parent is not None else f"chunk {chunk.key} without a parent document"
+    return f"{title} ({name})" if title and title != chunk.parent else name
 
 
 def forbidden_places(result: Observed, side: Side) -> str:
@@ -141,9 +196,11 @@ def forbidden_places(result: Observed, side: Side) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """One entry of the labels: any one of `documents` answers it. Ranks are its first chunk's."""
+    """One entry of the labels: any one of `documents` answers it, by id and title (the id where none is known).
+    Ranks are its first chunk's.
+    """
 
-    documents: tuple[str, ...]
+    documents: tuple[tuple[str, str], ...]
     before: int | None
     after: int | None
 
@@ -152,10 +209,17 @@ def expected(result: Observed, pair: Shown) -> tuple[Expected, ...]:
     """The label's entries with where each stood in the shown observations."""
     before = _entry_ranks(result, pair.before)
     after = _entry_ranks(result, pair.after)
+    known = titles(pair)
     return tuple(
-        Expected(documents=entry, before=first, after=then)
+        Expected(documents=tuple((name, known.get(name, name)) for name in entry), before=first, after=then)
         for entry, first, then in zip(result.entries, before, after, strict=True)
     )
+
+
+def titles(pair: Shown) -> dict[str, str]:
+    """The titles of the documents that the observations show, the candidate's where both have one."""
+    shown_hits = (hit for seen in (pair.before, pair.after) if seen is not None for hit in seen.hits[::-1])
+    return {hit.parent: hit.title for hit in shown_hits if hit.parent is not None and hit.title}
 
 
 def _entry_ranks(result: Observed, seen: Observation | None) -> tuple[int | None, ...]:

@@ -6,6 +6,7 @@ question; the served pages hold the first of each list, with links to the rest.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 from urllib.parse import urlencode
 
@@ -34,6 +35,7 @@ from app.report.pictures import (
     ranks,
     slice_bars,
 )
+from app.report.reader import Reader
 from app.report.record import day, facts
 from app.report.sheet import FILE_POLICY, SCRIPT, STYLE, TEMPLATES
 from app.report.steps import next_steps
@@ -63,11 +65,21 @@ TITLES = {
 
 _UNDECIDED = Decisions()
 _EVERYTHING = Filter()
+_ANYBODY = Reader()
 
 
 def html(run: Run, results: Iterable[QuestionResult], decisions: Decisions = _UNDECIDED) -> Iterator[str]:
     """The file in pieces. `results` are read once, before the first piece."""
-    lists = Lists.of(run, results, contexts=WITH_CONTEXTS)
+    return whole_page(run, Lists.of(run, results, contexts=WITH_CONTEXTS), decisions)
+
+
+def passages_of(lists: Lists) -> tuple[str, ...]:
+    """The lost questions of which the file shows the contexts."""
+    return tuple(card.row.id for card in (*lists.critical, *lists.plain[:WITH_CONTEXTS]))
+
+
+def whole_page(run: Run, lists: Lists, decisions: Decisions) -> Iterator[str]:
+    """The file in pieces; `lists` hold the contexts of `passages_of`."""
     view = View(run=run, lists=lists, every=lists, decisions=decisions)
     page = TEMPLATES.get_template("report.html").stream(**_told(run), view=view)
     page.enable_buffering(_BUFFERED)
@@ -82,7 +94,9 @@ def shown_lost(lists: Lists, wanted: Filter, number: int = 1) -> tuple[str, ...]
     return tuple(card.row.id for card in page)
 
 
-def first_page(run: Run, lists: Lists, decisions: Decisions, wanted: Filter) -> str:
+def first_page(
+    run: Run, lists: Lists, decisions: Decisions, wanted: Filter, reader: Reader = _ANYBODY
+) -> str:
     """The served page of a run: everything but the rest of long lists. `lists` hold the contexts of `shown_lost`."""
     view = View(
         run=run,
@@ -91,12 +105,20 @@ def first_page(run: Run, lists: Lists, decisions: Decisions, wanted: Filter) -> 
         decisions=decisions,
         base=f"/runs/{run.id}",
         wanted=wanted,
+        reader=reader,
     )
     return TEMPLATES.get_template("report.html").render(**_told(run), view=view)
 
 
 def list_page(
-    run: Run, lists: Lists, decisions: Decisions, wanted: Filter, *, name: str, number: int
+    run: Run,
+    lists: Lists,
+    decisions: Decisions,
+    wanted: Filter,
+    reader: Reader = _ANYBODY,
+    *,
+    name: str,
+    number: int,
 ) -> str | None:
     """A served page of one list, counted from 1; None where there is no such page. `name` is one of `TITLES`;
     for `lost`, `lists` hold the contexts of `shown_lost`.
@@ -108,6 +130,7 @@ def list_page(
         decisions=decisions,
         base=f"/runs/{run.id}",
         wanted=wanted,
+        reader=reader,
         listed=(name, number),
     )
     pages = view.pages(name)
@@ -154,6 +177,7 @@ def _told(run: Run) -> Mapping[str, Any]:
         "not_evaluated": not_evaluated(run),
         "changed": changed_in_short(run),
         "honest": honest(run),
+        "judged": f"{(run.finished_at or run.created_at).astimezone(UTC):%Y-%m-%d %H:%M} UTC, run {run.id}",
         "overdue": run.golden_set.overdue(day(run)),
         "checks": [check for level in reversed(Level) for check in run.checks if check.level is level],
         "facts": facts(run),
@@ -181,19 +205,32 @@ class View:
     base: str | None = None
     wanted: Filter = _EVERYTHING
     listed: tuple[str, int] | None = None
+    reader: Reader = _ANYBODY
 
     @property
     def served(self) -> bool:
         return self.base is not None
 
     @property
+    def may_review(self) -> bool:
+        """Whether the page has forms for decisions."""
+        return self.served and self.reader.may_review
+
+    @property
     def downloads(self) -> tuple[tuple[str, str], ...]:
         """Names and addresses of the run's documents."""
-        fixes = any(
+        return (*self._documents(_DOWNLOADS), *self.fixes)
+
+    @property
+    def fixes(self) -> tuple[tuple[str, str], ...]:
+        """The same of the corrected golden set; empty where no label is out of date."""
+        wrong = any(
             each.counts and each.review.decision is Ruling.LABEL_OUT_OF_DATE
             for each in self.decisions.standing.values()
         )
-        names = (*_DOWNLOADS, *(_LABEL_FIXES if fixes else ()))
+        return self._documents(_LABEL_FIXES) if wrong else ()
+
+    def _documents(self, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
         return tuple((name, f"/v1{self.base}/{name}") for name in names) if self.served else ()
 
     # decisions

@@ -16,17 +16,17 @@ from app.domain.run import Run
 from app.domain.wording import sentence, short
 from app.report.escaping import clipped, visible
 from app.report.evidence import (
-    context,
+    Loss,
+    Losses,
     expected_in_words,
     failures,
     forbidden_places,
+    in_reach,
     label,
     moved,
     owner,
-    place_taken,
     shown,
     stale_in_words,
-    where_it_went,
 )
 
 UNSLICED = "unsliced"
@@ -73,12 +73,12 @@ class _Suite:
 
 def junit(run: Run, results: Iterable[QuestionResult]) -> bytes:
     """The document in UTF-8. Suites: the verdict, then one per slice in the order of their first question."""
-    document = _Document(run)
+    document, losses = _Document(run), Losses.of_run(run)
     for name, result in _verdict(run):
         document.add(VERDICT, name, result, 0.0)
     for each in results:
         slice_ = visible(each.slice[0]) if each.slice else UNSLICED
-        document.add(slice_, _name(each), _result(each, run), _elapsed(each))
+        document.add(slice_, _name(each), _result(each, losses.of(each), run), _elapsed(each))
     return document.close()
 
 
@@ -176,14 +176,14 @@ def _named(word: str, names: tuple[str, ...]) -> Iterator[str]:
 # one question ----------------------------------------------------------------------------------------------
 
 
-def _result(result: QuestionResult, run: Run) -> _Result:
-    kind, type_, message = _judged(result, run)
+def _result(result: QuestionResult, loss: Loss | None, run: Run) -> _Result:
+    kind, type_, message = _judged(result, loss, run)
     told = kind is not None or result.outcome in (Outcome.NOISY, Outcome.GAINED) or result.missing.in_both
-    text = "\n".join(_lines(result, run)) if told else ""
+    text = "\n".join(_lines(result, loss, run)) if told else ""
     return _Result(kind=kind, type=type_, message=visible(message), text=text)
 
 
-def _judged(result: QuestionResult, run: Run) -> tuple[str | None, str, str]:
+def _judged(result: QuestionResult, loss: Loss | None, run: Run) -> tuple[str | None, str, str]:
     """Element, type and message. What is measured as wrong goes first; a failed observation is no loss."""
     if result.forbidden_hits:
         return (
@@ -191,11 +191,10 @@ def _judged(result: QuestionResult, run: Run) -> tuple[str | None, str, str]:
             "forbidden-hit",
             f"shows forbidden documents: {forbidden_places(result, Side.CANDIDATE)}",
         )
-    if result.critical_lost or result.outcome is Outcome.LOST:
-        after = shown(result, run.query).after
-        parts = (f"rank {moved(result, run.query)}", where_it_went(result, after, run.query.candidate))
+    if loss is not None:
         word = "critical lost" if result.critical_lost else "lost"
-        return "failure", word.replace(" ", "-"), f"{word}: {'; '.join(part for part in parts if part)}"
+        cause = f"; {loss.cause}" if loss.cause else ""
+        return "failure", word.replace(" ", "-"), f"{word}: rank {moved(result, run.query)}{cause}"
     if failed(result):
         return "error", "error", "not measured: " + "; ".join(failures(result))
     match result.outcome:
@@ -207,7 +206,7 @@ def _judged(result: QuestionResult, run: Run) -> tuple[str | None, str, str]:
             return None, "", ""
 
 
-def _lines(result: QuestionResult, run: Run) -> Iterator[str]:
+def _lines(result: QuestionResult, loss: Loss | None, run: Run) -> Iterator[str]:
     """What a reader of the test results needs to judge the question, a line each."""
     pair = shown(result, run.query)
     yield f"question: {visible(result.question)}"
@@ -215,15 +214,15 @@ def _lines(result: QuestionResult, run: Run) -> Iterator[str]:
     yield f"expected: {visible(expected_in_words(result))}"
     if result.answers:
         yield f"rank before → after: {moved(result, run.query)}"
-    where = where_it_went(result, pair.after, run.query.candidate)
-    if where:
-        yield f"cause: {visible(where)}"
-        yield f"took its place: {visible(place_taken(pair, run.query))}"
+    if loss is not None:
+        yield f"cause: {loss.cause or 'not known'}"
+        yield from (f"why: {visible(each)}" for each in loss.why)
+        yield f"took its place: {visible(loss.taken)}"
     for word, seen, query in (
         ("before", pair.before, run.query.baseline),
         ("after", pair.after, run.query.candidate),
     ):
-        for hit in context(seen, query):
+        for hit in in_reach(seen, query):
             yield f"{word} {hit.rank}: {visible(label(hit))}"
     if result.forbidden_hits:
         yield f"forbidden: {visible(forbidden_places(result, Side.CANDIDATE))}"

@@ -1,34 +1,33 @@
 """The questions of a run in the lists that a page shows, gathered in one pass and cut to what is shown."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 
 from markupsafe import Markup
 
-from app.domain import causes, legs
 from app.domain.golden import Question
-from app.domain.observation import Hit, Observation
+from app.domain.observation import Hit, Observation, source
 from app.domain.outcome import Outcome, QuestionResult, failed
 from app.domain.query import QuerySettings, Side
 from app.domain.review import anchor, reviewable
-from app.domain.run import Flip, Run
+from app.domain.run import Run
 from app.report.escaping import clipped, visible
 from app.report.evidence import (
     Expected,
+    Loss,
+    Losses,
     Shown,
-    context,
-    documents,
     dropped,
     expected,
     failures,
     forbidden_places,
-    is_from,
+    in_reach,
     moved,
     owner,
-    place_taken,
     shown,
     stale_in_words,
+    titles,
     where_it_went,
 )
 from app.report.findings import Findings, Section
@@ -103,14 +102,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A lost question. `why`: the sentences of its cause. `contexts`: None where the page would become too large."""
+    """A lost question. `contexts`: None where the page would become too large."""
 
     row: Row
     unstable: bool
     expected: tuple[Expected, ...]
     where: str
-    why: tuple[str, ...]
-    taken: str
+    lost: Loss
     note: str | None
     contexts: "Contexts | None"
 
@@ -158,7 +156,7 @@ class Lists:
     """
 
     findings: Findings
-    flips: Mapping[str, Flip]
+    losses: Losses
     forbidden: list[Row] = field(default_factory=list)
     forbidden_now: list[Row] = field(default_factory=list)
     critical: list[Card] = field(default_factory=list)
@@ -211,7 +209,8 @@ class Lists:
 
     def with_contexts(self, run: Run, results: Iterable[QuestionResult]) -> "Lists":
         """The same with the contexts of these lost questions."""
-        seen = {each.id: _card(each, run, self.flips.get(each.id), with_contexts=True) for each in results}
+        found = ((each, self.losses.of(each)) for each in results)
+        seen = {each.id: _card(each, run, lost, with_contexts=True) for each, lost in found if lost}
 
         def cards(every: list[Card]) -> list[Card]:
             return [seen.get(card.row.id, card) for card in every]
@@ -223,7 +222,7 @@ class Lists:
         """`contexts`: how many lost questions keep their contexts beside all critical ones; 0: not one does.
         Without them the outline of each question is enough (`outline.outlined`).
         """
-        lists = cls(findings=Findings(run), flips={flip.id: flip for flip in run.lost})
+        lists = cls(findings=Findings(run), losses=Losses.of_run(run))
         for each in results:
             lists._add(each, run, contexts)
         return lists
@@ -236,10 +235,11 @@ class Lists:
             shows = forbidden_places(each, side) if each.forbidden else ""
             if shows:
                 rows.append(_row(each, run, shows, home=False))
-        if each.critical_lost:
-            self.critical.append(self._card(each, run, with_contexts=contexts > 0))
-        elif each.outcome is Outcome.LOST:
-            self.plain.append(self._card(each, run, with_contexts=len(self.plain) < contexts))
+        lost = self.losses.of(each)
+        if lost is not None and each.critical_lost:
+            self.critical.append(_card(each, run, lost, with_contexts=contexts > 0))
+        elif lost is not None:
+            self.plain.append(_card(each, run, lost, with_contexts=len(self.plain) < contexts))
         if failed(each):
             home = each.outcome is Outcome.ERROR and not each.critical_lost
             self.errors.append(_row(each, run, "; ".join(failures(each)), home=home))
@@ -259,9 +259,6 @@ class Lists:
                 self.unchanged.append(_row(each, run, "absent from both contexts"))
             case _:
                 pass
-
-    def _card(self, each: QuestionResult, run: Run, *, with_contexts: bool) -> Card:
-        return _card(each, run, self.flips.get(each.id), with_contexts=with_contexts)
 
     def _time(self, each: QuestionResult) -> None:
         first = (each.baseline[:1], each.candidate[:1])
@@ -291,16 +288,14 @@ def _row(each: QuestionResult, run: Run, note: str, *, home: bool = True, cause:
     )
 
 
-def _card(each: QuestionResult, run: Run, flip: Flip | None, *, with_contexts: bool) -> Card:
+def _card(each: QuestionResult, run: Run, lost: Loss, *, with_contexts: bool) -> Card:
     pair = shown(each, run.query)
-    cause, sentences = _why(each, run, flip)
     return Card(
-        row=_row(each, run, "", cause=cause),
+        row=_row(each, run, "", cause=lost.cause),
         unstable=each.outcome is not Outcome.LOST,
         expected=expected(each, pair),
-        where=where_it_went(each, pair.after, run.query.candidate),
-        why=sentences,
-        taken=place_taken(pair, run.query),
+        where=where_it_went(each, pair.after, run.query.candidate, lost.returned),
+        lost=lost,
         note=each.note,
         contexts=_contexts(each, pair, run) if with_contexts else None,
     )
@@ -319,36 +314,20 @@ def _contexts(each: QuestionResult, pair: Shown, run: Run) -> Contexts:
 
 
 def _to_context(seen: Observation | None, query: QuerySettings) -> Observation | None:
-    return None if seen is None else replace(seen, hits=context(seen, query))
-
-
-def _why(each: QuestionResult, run: Run, flip: Flip | None) -> tuple[str, tuple[str, ...]]:
-    """The cause, and sentences: what the evidence says of it, further causes that hold, and which leg of the
-    query lost it.
-    """
-    if flip is None or flip.cause is None or flip.evidence is None:
-        return "", ()
-    told = [causes.sentence(flip.cause, flip.evidence)]
-    if flip.also:
-        told.append(f"Also: {', '.join(flip.also)}.")
-    told.extend(legs.sentence(probe, run.query) for probe in run.legs if probe.id == each.id)
-    return flip.cause.value, tuple(told)
+    return None if seen is None else replace(seen, hits=in_reach(seen, query))
 
 
 def _offers(each: QuestionResult, pair: Shown, run: Run) -> Iterator[Offer]:
     """The documents of the candidate's context in their order, then those of the label that are not there."""
-    hits = context(pair.after, run.query.candidate)
-    labelled = each.labelled_documents
-    known = (*context(pair.before, run.query.baseline), *hits)
-    titles = {hit.parent: hit.title for hit in known if hit.parent is not None and hit.title}
+    hits = in_reach(pair.after, run.query.candidate)
+    labelled, known = each.labelled_documents, titles(pair)
     for document in dict.fromkeys((*(hit.parent for hit in hits if hit.parent is not None), *labelled)):
-        title = titles.get(document, document)
-        yield Offer(document=document, title=title, labelled=document in labelled)
+        yield Offer(document=document, title=known.get(document, document), labelled=document in labelled)
 
 
 def _columns(shown: Contexts, where: str) -> tuple[Column, Column]:
     run, pair, queries = shown.run, shown.pair, shown.run.query
-    before, after = context(pair.before, queries.baseline), context(pair.after, queries.candidate)
+    before, after = in_reach(pair.before, queries.baseline), in_reach(pair.after, queries.candidate)
     chunks = _Chunks(shown.question, terms(visible(shown.question.question)), kept=run.policy.evidence_text)
     gone = tuple(chunks.of(hit, queries.baseline, _unless(hit, after, "gone")) for hit in before)
     new = tuple(chunks.of(hit, queries.candidate, _unless(hit, before, "new")) for hit in after)
@@ -360,7 +339,7 @@ def _columns(shown: Contexts, where: str) -> tuple[Column, Column]:
 
 def _unless(hit: Hit, others: tuple[Hit, ...], word: str) -> tuple[str, ...]:
     """The word for a chunk of whose document the other side shows nothing."""
-    return () if is_from(hit, documents(others)) else (word,)
+    return () if source(hit) in {source(each) for each in others} else (word,)
 
 
 def _note(seen: Observation | None) -> str:

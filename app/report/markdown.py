@@ -15,15 +15,14 @@ from app.domain.run import Run
 from app.domain.wording import sentence, short
 from app.report.escaping import markdown_code, markdown_prose
 from app.report.evidence import (
+    Loss,
+    Losses,
     expected_in_words,
     failures,
     forbidden_places,
     moved,
     owner,
-    place_taken,
-    shown,
     stale_in_words,
-    where_it_went,
 )
 from app.report.findings import Findings, Section, Table, not_evaluated
 from app.report.record import counts_in_short, facts
@@ -172,6 +171,7 @@ class _Lists:
     """The rows of all questions that are not unchanged, gathered in one pass."""
 
     findings: Findings
+    losses: Losses
     critical: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     forbidden: list[str] = field(default_factory=list)
@@ -183,7 +183,7 @@ class _Lists:
 
     @classmethod
     def of(cls, run: Run, results: Iterable[QuestionResult]) -> "_Lists":
-        lists = cls(findings=Findings(run))
+        lists = cls(findings=Findings(run), losses=Losses.of_run(run))
         for each in results:
             lists._add(each, run)
         return lists
@@ -195,10 +195,10 @@ class _Lists:
             shows = forbidden_places(each, side)
             if shows:
                 rows.append(_row((*_question(each), markdown_prose(shows), who)))
-        if each.critical_lost:
-            self.critical.append(_lost(each, run, who))
-        elif each.outcome is Outcome.LOST:
-            self.lost.append(_lost(each, run, who))
+        loss = self.losses.of(each)
+        if loss is not None:
+            rows = self.critical if each.critical_lost else self.lost
+            rows.append(_lost(each, loss, run, who))
         if failed(each):
             told = "; ".join(markdown_prose(text) for text in failures(each))
             self.errors.append(_row((*_question(each), told)))
@@ -280,8 +280,7 @@ def _question(each: QuestionResult) -> tuple[str, str]:
     return markdown_code(each.id), markdown_prose(each.question, characters=300)
 
 
-def _lost(each: QuestionResult, run: Run, who: str) -> str:
-    pair = shown(each, run.query)
+def _lost(each: QuestionResult, loss: Loss, run: Run, who: str) -> str:
     name, question = _question(each)
     marks = ("**critical**" if each.critical else "", "unsteady" if each.outcome is not Outcome.LOST else "")
     return _row(
@@ -291,8 +290,13 @@ def _lost(each: QuestionResult, run: Run, who: str) -> str:
             markdown_prose(", ".join(each.slice), characters=100) if each.slice else "–",
             markdown_prose(expected_in_words(each), characters=300),
             moved(each, run.query),
-            markdown_prose(where_it_went(each, pair.after, run.query.candidate) or "unsteady"),
-            markdown_prose(place_taken(pair, run.query)),
+            " ".join(
+                (
+                    f"**{loss.cause or 'not known'}**",
+                    *(markdown_prose(line, characters=_LONG) for line in loss.why),
+                )
+            ),
+            markdown_prose(loss.taken),
             who,
         )
     )

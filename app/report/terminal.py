@@ -1,40 +1,71 @@
-"""A run told in a terminal, in about forty lines: verdict, reasons, the lost questions in a table, what changed,
-and how much of it can be believed. Everything is in the report.
+"""A run told in a terminal, in forty lines: verdict, reasons, the lost questions in a table with what took their
+place, why each is lost, what changed, and how much of it can be believed. Everything is in the report.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from app.domain.check import Check, Level
-from app.domain.outcome import QuestionResult
 from app.domain.reasons import Code, Verdict
 from app.domain.run import Flip, Run
 from app.domain.wording import sentence
 from app.report.escaping import clipped, visible
-from app.report.evidence import place_taken, shown
+from app.report.evidence import Loss, loss
 from app.report.findings import change_checks, changed_in_short, honest, noise_in_short, not_evaluated
 
-_ROWS = 6
-_REASONS = 6
-_WARNINGS = 4
+_LINES = 39  # the last line follows
 _GAINED = 15
-_REASON_CHARACTERS = 400
 _WARNING_CHARACTERS = 240
 _QUESTION_CHARACTERS = 50
 _TAKEN_CHARACTERS = 40
 _STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.ERROR: "bold yellow"}
 
 
-def terminal(run: Run, results: Iterable[QuestionResult] = ()) -> RenderableType:
-    """What a person at the terminal needs to know; text from outside cannot style or command anything.
-
-    `results` say what took the place of a lost answer; they are read once. Without them that column is missing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Detail:
+    """How much is told: the most of each kind, and the most characters of a reason and of a lost question's why
+    (0: none).
     """
-    return Group(*_parts(run, results))
+
+    reasons: int
+    reason: int
+    rows: int
+    why: int
+    warnings: int
+
+
+_DETAILS = (
+    _Detail(reasons=6, reason=400, rows=10, why=300, warnings=4),
+    _Detail(reasons=6, reason=400, rows=6, why=240, warnings=4),
+    _Detail(reasons=6, reason=240, rows=6, why=240, warnings=2),
+    _Detail(reasons=6, reason=240, rows=6, why=120, warnings=2),
+    _Detail(reasons=5, reason=240, rows=6, why=0, warnings=1),
+    _Detail(reasons=3, reason=120, rows=4, why=0, warnings=1),
+)
+"""The first that fits is told. A lost question stays longer than a warning, and its row longer than its why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    run: Run
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        parts: list[RenderableType] = []
+        for detail in _DETAILS:
+            parts = list(_parts(self.run, detail))
+            if sum(len(console.render_lines(part, options)) for part in parts) <= _LINES:
+                break
+        return parts
+
+
+def terminal(run: Run) -> RenderableType:
+    """What a person at the terminal needs to know; text from outside cannot style or command anything."""
+    return _Told(run)
 
 
 def last_line(run: Run) -> str:
@@ -42,19 +73,19 @@ def last_line(run: Run) -> str:
     return visible(f"{run.verdict}: {run.headline}")
 
 
-def _parts(run: Run, results: Iterable[QuestionResult]) -> Iterator[RenderableType]:
+def _parts(run: Run, detail: _Detail) -> Iterator[RenderableType]:
     if run.verdict is not None:
         name = f"{visible(run.golden_set.name)} · {visible(run.candidate.index)} against {visible(run.baseline.index)}"
         yield Text.assemble((run.verdict.value, _STYLES[run.verdict]), f"  {name}  (run {run.id})")
-    for reason in run.reasons[:_REASONS]:
-        yield Text(_line(f"· {reason.code}: {sentence(reason, run)}", _REASON_CHARACTERS))
-    yield from _more(len(run.reasons) - _REASONS, "reasons")
+    for reason in run.reasons[: detail.reasons]:
+        yield Text(_line(f"· {reason.code}: {sentence(reason, run)}", detail.reason))
+    yield from _more(len(run.reasons) - detail.reasons, "reasons")
     unknown = not_evaluated(run)
-    for rule in unknown[:_WARNINGS]:
+    for rule in unknown[: detail.warnings]:
         yield Text(_line(f"· not evaluated: {rule}", _WARNING_CHARACTERS), style="bold")
-    yield from _more(len(unknown) - _WARNINGS, "rules that were not evaluated")
+    yield from _more(len(unknown) - detail.warnings, "rules that were not evaluated")
     if run.lost:
-        yield _lost(run, results)
+        yield from _lost(run, detail)
     if run.gained:
         named = ", ".join(flip.id for flip in run.gained[:_GAINED])
         more = f" and {len(run.gained) - _GAINED} more" if len(run.gained) > _GAINED else ""
@@ -68,9 +99,9 @@ def _parts(run: Run, results: Iterable[QuestionResult]) -> Iterator[RenderableTy
             if told:
                 yield Text(visible(f"{label}: {told}"))
     warnings = _warnings(run)
-    for check in warnings[:_WARNINGS]:
+    for check in warnings[: detail.warnings]:
         yield Text(_line(f"· warning: {check.message}", _WARNING_CHARACTERS), style="dim")
-    yield from _more(len(warnings) - _WARNINGS, "warnings")
+    yield from _more(len(warnings) - detail.warnings, "warnings")
 
 
 def _line(text: str, characters: int) -> str:
@@ -91,33 +122,32 @@ def _warnings(run: Run) -> Sequence[Check]:
     return sorted(found, key=lambda check: check.code not in of_change)
 
 
-def _lost(run: Run, results: Iterable[QuestionResult]) -> Table:
-    flips = sorted(run.lost, key=lambda flip: not flip.critical)[:_ROWS]
-    taken = _taken(run, flips, results)
+def _lost(run: Run, detail: _Detail) -> Iterator[RenderableType]:
+    flips = sorted(run.lost, key=lambda flip: not flip.critical)[: detail.rows]
+    losses = [loss(flip, run) for flip in flips]
+    yield _table(run, flips, losses)
+    if detail.why:
+        for flip, lost in zip(flips, losses, strict=True):
+            if lost.why:
+                yield Text(_line(f"  {flip.id}: {' '.join(lost.why)}", detail.why))
+
+
+def _table(run: Run, flips: Sequence[Flip], losses: Sequence[Loss]) -> Table:
     table = Table(
         title=f"Lost ({len(run.lost)})", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
     table.add_column("question", overflow="fold")
     table.add_column("rank", no_wrap=True)
     table.add_column("cause", overflow="fold", max_width=16)
-    if taken:
-        table.add_column("took its place", overflow="fold")
-    for flip in flips:
-        cells = [_asked(flip), Text(f"{_rank(flip.baseline_rank)} → {_rank(flip.candidate_rank)}")]
-        cells.append(Text(_cause(flip)))
-        if taken:
-            cells.append(Text(_line(taken.get(flip.id, ""), _TAKEN_CHARACTERS)))
-        table.add_row(*cells)
+    table.add_column("took its place", overflow="fold")
+    for flip, lost in zip(flips, losses, strict=True):
+        rank = f"{_rank(flip.baseline_rank)} → {_rank(flip.candidate_rank)}"
+        taken = _line(lost.taken, _TAKEN_CHARACTERS)
+        table.add_row(_asked(flip), Text(rank), Text(_cause(flip)), Text(taken))
     if len(run.lost) > len(flips):
         table.caption_justify = "left"
         table.caption = f"and {len(run.lost) - len(flips)} more: see the report"
     return table
-
-
-def _taken(run: Run, flips: Iterable[Flip], results: Iterable[QuestionResult]) -> dict[str, str]:
-    """By question, what stands where the answer stood; of the shown ones only."""
-    wanted = {flip.id for flip in flips}
-    return {each.id: place_taken(shown(each, run.query), run.query) for each in results if each.id in wanted}
 
 
 def _asked(flip: Flip) -> Text:

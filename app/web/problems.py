@@ -259,12 +259,13 @@ def _instance(request: Request) -> str:
 
 
 _DESCRIPTIONS = {
-    HTTPStatus.NOT_FOUND: "There is no such run or golden set",
-    HTTPStatus.CONFLICT: "The idempotency key was used for another request, or the run is not done yet",
+    HTTPStatus.NOT_FOUND: "There is no such run or golden set, or this is not set up",
+    HTTPStatus.CONFLICT: "The key was used for another request, the run is not done yet, or what is live forbids it",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not application/json",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The request or the golden set has faults; all are listed",
-    HTTPStatus.NOT_IMPLEMENTED: "This part is not built yet",
+    HTTPStatus.TOO_MANY_REQUESTS: "The caller started as many runs in the last hour as one may",
+    HTTPStatus.BAD_GATEWAY: "The search service did not answer, or cannot be used",
     HTTPStatus.SERVICE_UNAVAILABLE: "Search, storage or what names the live index cannot be reached",
 }
 

@@ -151,7 +151,7 @@ def _json(content: bytes, status: HTTPStatus = HTTPStatus.OK) -> Response:
 # forms of the pages --------------------------------------------------------------------------------------
 
 
-def _own_page(request: Request) -> None:
+def own_page(request: Request) -> None:
     """403 unless a page of this service sent the form: others must not decide in a reader's name.
 
     Browsers that say where a request comes from in `Sec-Fetch-Site` are believed; they leave it out where the
@@ -169,7 +169,7 @@ def _own_page(request: Request) -> None:
         raise HTTPException(HTTPStatus.FORBIDDEN, detail)
 
 
-forms = APIRouter(prefix="/runs/{run_id}", include_in_schema=False, dependencies=[Depends(_own_page)])
+forms = APIRouter(prefix="/runs/{run_id}", include_in_schema=False, dependencies=[Depends(own_page)])
 
 
 @forms.post("/reviews")
@@ -210,4 +210,4 @@ def _told(request: Request, error: InputError) -> Response:
         raise error
     told = refusal(request, error)
     detail = " · ".join(fault.message for fault in told.problem.faults)
-    return problem_page(replace(told, problem=replace(told.problem, detail=detail)))
+    return problem_page(request, replace(told, problem=replace(told.problem, detail=detail)))

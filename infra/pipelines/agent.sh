@@ -30,6 +30,7 @@ harmless() {
 ask() {
   local errors status=0
   errors=$(mktemp)
+  # shellcheck disable=SC2034 # it is read by who sources this
   ANSWER=$("$@" 2>"$errors") || status=$?
   if [[ -s $errors ]]; then
     note "$(tr -d '\000' <"$errors")"
@@ -38,13 +39,6 @@ ask() {
   return "$status"
 }
 
-# Puts a token for the service in GATE_SERVICE_TOKEN, and has the agent mask it before anything else can show it.
-sign_in() {
-  ask az account get-access-token --resource "$GATE_SERVICE_AUDIENCE" --query accessToken --output tsv || return 2
-  if [[ ! $ANSWER =~ ^[A-Za-z0-9._~+/=-]+$ ]]; then
-    note 'The Azure command line gave no token for the service.'
-    return 2
-  fi
-  tell task.setsecret "$ANSWER"
-  export GATE_SERVICE_TOKEN=$ANSWER
-}
+# The command line signs in to the service by itself, and again when its token is about to expire: as whoever the
+# task has signed in to az, and as nobody else whom it may find on the machine.
+export AZURE_TOKEN_CREDENTIALS=AzureCliCredential

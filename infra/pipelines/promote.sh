@@ -1,53 +1,35 @@
 #!/usr/bin/env bash
-# Makes the candidate the live index, if the runs of this pipeline allow it and nothing has moved since.
+# Has the service make the candidate live, and waits until the watch that follows is over.
+#
+# The service promotes a run only while its verdict still holds (its clearance), and only if nobody changed the live
+# index meanwhile. Of several sets' runs the first is promoted: the sets in the service's GATE_REQUIRED_SETS are
+# those that it wants a cleared run of as well.
 #
 # Read from the environment:
-#   APPCONFIG_ENDPOINT, LIVE_KEY, LIVE_LABEL   the setting that names the live index; an empty label is no label
-#   CANDIDATE_INDEX, GOLDEN_SETS, REPORTS      what was judged, and the folder that gate.sh filled
-#   READ_BACK_SECONDS                          pause between attempts to read the new value (default 2)
+#   GATE_SERVICE_URL, GATE_SERVICE_SCOPE   as in gate.sh
+#   RUNS, CANDIDATE                        its output variables "runs" and "candidate"
 #
-# Exit status 0: the candidate is live. Anything else: it was refused, or could not be seen to be live.
-# Between the last look at the old value and the new one, someone else may write: the environment's exclusive
-# lock keeps other runs of the pipeline out.
+# Exit status 0: the candidate is live and what was watched holds. 1: it is not live; it was refused, or the watch
+# failed and the index before it is live again. 2: it is not known; look at what the service says is live.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=infra/pipelines/agent.sh
 source "$here/agent.sh"
 
-: "${APPCONFIG_ENDPOINT:?}" "${LIVE_KEY:?}" "${CANDIDATE_INDEX:?}" "${GOLDEN_SETS:?}" "${REPORTS:?}"
+: "${GATE_SERVICE_URL:?}" "${GATE_SERVICE_SCOPE:?}" "${RUNS:?}" "${CANDIDATE:?}"
 
-setting=(--endpoint "$APPCONFIG_ENDPOINT" --auth-mode login --key "$LIVE_KEY")
-if [[ -n ${LIVE_LABEL-} ]]; then
-  setting+=(--label "$LIVE_LABEL")
-fi
+status=0
+harmless gate promote "${RUNS%% *}" --service="$GATE_SERVICE_URL" || status=$?
+((status == 1)) || exit "$((status == 0 ? 0 : 2))"
 
-read_live() {
-  ask az appconfig kv show "${setting[@]}" --query value --output tsv
-}
-
-ask python3 "$here/judged.py"
-baseline=$ANSWER
-
-read_live
-if [[ $ANSWER == "$CANDIDATE_INDEX" ]]; then
-  note "Already live: $CANDIDATE_INDEX"
-  exit 0
-fi
-if [[ $ANSWER != "$baseline" ]]; then
-  note "Refused: live is $ANSWER, but the candidate was compared with $baseline."
-  exit 1
-fi
-
-harmless az appconfig kv set "${setting[@]}" --value "$CANDIDATE_INDEX" --yes --output none
-
-for attempt in 1 2 3 4 5; do
-  ((attempt == 1)) || sleep "${READ_BACK_SECONDS:-2}"
-  read_live
-  if [[ $ANSWER == "$CANDIDATE_INDEX" ]]; then
-    note "Live: $CANDIDATE_INDEX (before: $baseline)"
-    exit 0
-  fi
-done
-note "Set, but the store still answers $ANSWER."
+# Refused, or the watch failed. Only where the candidate is live is there something to go back from: the service
+# refuses a roll-back from anything else, so that nobody else's promotion is undone, and no roll-back done twice.
+status=0
+harmless gate rollback --service="$GATE_SERVICE_URL" --confirm-live="$CANDIDATE" || status=$?
+case $status in
+  0) note 'What was watched does not hold: the index before is live again.' ;;
+  1) note 'The candidate is not live.' ;;
+  *) exit 2 ;;
+esac
 exit 1

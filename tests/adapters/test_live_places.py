@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -321,3 +322,58 @@ async def test_every_write_has_a_condition_whatever_goes_wrong(place: Stood) -> 
 async def _created(place: Stood) -> LiveValue:
     await place.change(None)
     return await place.live.create("kb-v2", deadline=soon())
+
+
+def random_fault(chance: random.Random) -> Fault:
+    method = chance.choice(("GET", "PUT", "PUT"))
+    reaches = chance.random() < 0.6
+    match chance.randrange(5):
+        case 0 | 1:
+            return Fault(method=method, reaches=reaches, lost=True)
+        case 2:
+            return Fault(method=method, reaches=False, status=429)
+        case 3:
+            return Fault(method=method, reaches=reaches, status=chance.choice((500, 503, 504)))
+        case _:
+            return Fault(method=method, seconds=0.01)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_s24_two_promoters_and_a_bad_wire_lose_and_invent_nothing(place: Stood, seed: int) -> None:
+    """Every value that a promoter was told to have written stood there once, and every one that stood there was
+    told to its promoter, or is one of which he was told that he cannot know.
+    """
+    chance = random.Random(seed)
+    history = [place.state()]
+
+    def noted() -> None:
+        if place.state() != history[-1]:
+            history.append(place.state())
+
+    place.wire.handled = noted
+    told: list[tuple[str, str]] = []
+    unsure = 0
+
+    async def promote(live: LivePointer, index: str) -> None:
+        nonlocal unsure
+        try:
+            before = await live.read(soon())
+            assert before is not None
+            await asyncio.sleep(chance.random() / 100)
+            value = await live.point(index, etag=before.etag, deadline=soon())
+        except LiveMovedError as moved:
+            unsure += "may have stood there" in str(moved)
+        except LiveUncertainError:
+            unsure += 1
+        except LiveError:
+            return
+        else:
+            told.append((value.index, value.etag.strip('"')))
+
+    for _ in range(10):
+        place.wire.faults[:] = [random_fault(chance) for _ in range(chance.randrange(6))]
+        await asyncio.gather(promote(place.live, "kb-v2"), promote(place.second, "kb-v9"))
+    assert set(told) <= set(history)
+    assert len(set(told)) == len(told)
+    assert len(history) - 1 - len(told) <= unsure
+    assert all(match and not none_match for match, none_match in conditions(place))

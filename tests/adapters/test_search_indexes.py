@@ -203,3 +203,36 @@ async def test_an_endpoint_with_a_slash_at_its_end_is_the_same_endpoint(
 ) -> None:
     search = await open_search(endpoint=f"{service.url}/")
     assert (await search.describe("kb-v1", soon())).name == "kb-v1"
+
+
+# the names of all indexes
+
+
+async def test_the_names_of_all_indexes_are_given_sorted(
+    search: AzureSearch, service: ScriptedSearch
+) -> None:
+    for name in ("kb-v2", "kb-v10", "kb-v1"):
+        service.index(name)
+    assert await search.index_names(soon()) == ("kb-v1", "kb-v10", "kb-v2")
+
+
+async def test_names_that_may_not_be_listed_are_none(search: AzureSearch, service: ScriptedSearch) -> None:
+    service.index("kb-v1")
+    service.fault("", Fault(status=403, body=b""), on="list")
+    assert await search.index_names(soon()) is None
+
+
+async def test_names_that_cannot_be_had_end_it_after_a_few_tries(
+    search: AzureSearch, service: ScriptedSearch
+) -> None:
+    service.fault("", Fault(status=503), on="list")
+    with pytest.raises(BrokenError):
+        await search.index_names(soon())
+    assert 1 < len([each for each in service.requests if each.on == "list"]) < 10
+
+
+async def test_a_list_that_is_none_is_a_broken_promise(search: AzureSearch, service: ScriptedSearch) -> None:
+    service.fault("", Fault(body=b'{"value": 3}'), on="list")
+    with pytest.raises(BrokenError) as caught:
+        await search.index_names(soon())
+    assert caught.value.code == Code.UNREACHABLE

@@ -21,14 +21,20 @@ SEARCH_INDEX_DATA_READER = "1407120a-92aa-4202-b7e9-c0e197c71c8f"
 READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
 STORAGE_BLOB_DATA_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
 APP_CONFIGURATION_DATA_READER = "516239f1-63e1-4d78-a4de-a74fb236a071"
+APP_CONFIGURATION_DATA_OWNER = "5ae67dd6-50cb-40e7-96ff-dc2bfa4b606b"
+MONITORING_METRICS_PUBLISHER = "3913510d-42f4-4e42-8a64-420c390055eb"
 ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
 
 FUNCTIONS = {
     "concat",
     "empty",
+    "environment",
+    "filter",
     "guid",
     "json",
+    "newGuid",
     "resourceGroup",
+    "resourceId",
     "string",
     "subscription",
     "subscriptionResourceId",
@@ -36,7 +42,7 @@ FUNCTIONS = {
 }
 WORDS = {
     *("param", "var", "resource", "module", "output", "existing", "targetScope"),
-    *("string", "int", "bool", "object", "array", "true", "false", "null"),
+    *("string", "int", "bool", "object", "array", "true", "false", "null", "if", "for", "in"),
 }
 
 
@@ -61,12 +67,20 @@ def environment(main: Any, template: Any) -> dict[str, Any]:
     """Name to value of the container's variables, the optional ones too."""
     (container,) = template["containers"]
     call = container["env"]["function"]
-    assert (call["type"], call["parameters"]["arg_2"]) == ("concat", "labelOfLiveKey")
-    optional = main["variables"]["labelOfLiveKey"]["value"]["operator"]["operands"]["false_value"]
-    pairs = [*call["parameters"]["arg_1"], *optional]
+    optional = main["variables"]["optionalSettings"]["value"]["function"]
+    assert (call["type"], optional["type"]) == ("concat", "filter")
+    always, if_secret, rest = call["parameters"].values()
+    assert rest == "optionalSettings"
+    secret = if_secret["operator"]["operands"]["true_value"]
+    pairs = [*always, *secret, *optional["parameters"]["input_array"]]
     names = [pair["name"] for pair in pairs]
     assert len(names) == len(set(names))
-    return {pair["name"]: pair["value"] for pair in pairs}
+    return {pair["name"]: pair.get("value", pair.get("secretRef")) for pair in pairs}
+
+
+def configured(node: Any) -> Any:
+    """What is declared, of one or of many, with a condition or without."""
+    return node["config"].get("config", node["config"])
 
 
 def source(name: str) -> str:
@@ -74,24 +88,30 @@ def source(name: str) -> str:
 
 
 def bare_code(text: str) -> str:
-    """The text without comments and literal strings; what stands in `${...}` is kept."""
+    """The text without comments and literal strings; what stands in `${...}` is kept, with strings of its own."""
 
     def replacement(match: re.Match[str]) -> str:
         if match[0].startswith("//"):
             return ""
-        return " ".join(["''", *re.findall(r"\$\{([^}]*)\}", match[0])])
+        return " ".join(["''", *map(bare_code, re.findall(r"\$\{((?:'[^']*'|[^}])*)\}", match[0]))])
 
-    return re.sub(r"'(?:\\.|[^'\\])*'|//[^\n]*", replacement, text)
+    return re.sub(r"'(?:\\.|\$\{(?:'[^']*'|[^}])*\}|[^'\\])*'|//[^\n]*", replacement, text)
+
+
+def without_keys(code: str) -> str:
+    return re.sub(r"^\s*[\w']+\s*:", "", code, flags=re.MULTILINE)
 
 
 def declared_names(text: str) -> set[str]:
-    return set(re.findall(r"^(?:param|var|resource|module) (\w+)", text, re.MULTILINE))
+    names = re.findall(r"^(?:param|var|resource|module) (\w+)", text, re.MULTILINE)
+    within = re.findall(r"\bfor \(?(\w+)(?:, (\w+)\))? in\b|(\w+) =>", text)
+    return {*names, *(name for each in within for name in each if name)}
 
 
 def undeclared_names(text: str) -> set[str]:
     """Names and functions that are used and not known. Keys, properties, decorators and outputs are not uses."""
     code = re.sub(r"^output \w+ ", "", bare_code(text), flags=re.MULTILINE)
-    code = re.sub(r"^\s*[\w']+\s*:", "", code, flags=re.MULTILINE)
+    code = without_keys(code)
     used = set(re.findall(r"(?<![\w.@])[A-Za-z_]\w*", code))
     return used - declared_names(text) - FUNCTIONS - WORDS
 
@@ -105,11 +125,36 @@ def dotted(value: Any) -> str:
 
 
 def role_assignments(parsed: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """(file, configuration, the file's variables)"""
+    """(file, configuration, condition)"""
     for name, file in parsed.items():
         for resource in file["resources"].values():
             if resource["type"] == "Microsoft.Authorization/roleAssignments":
-                yield name, resource["config"], file["variables"]
+                yield name, configured(resource), resource["config"].get("condition")
+
+
+def written(condition: Any) -> str:
+    """A condition as it is written; "" for none."""
+    if isinstance(condition, dict):
+        return f"!{condition['operator']['operands']['bool_value']}"
+    return condition or ""
+
+
+def role(file: Any, reference: Any) -> Any:
+    """The role of an assignment: the id of a built-in one, or the actions of one that is made; both by condition."""
+    if "operator" in reference:  # name.id
+        made = file["resources"][dotted(reference).removesuffix(".id")]
+        (permission,) = configured(made)["properties"]["permissions"]
+        assert set(permission) == {"actions", "notActions"}
+        return tuple(permission["actions"])
+    call = reference["function"]
+    assert call["type"] == "subscription_resource_id"
+    assert call["parameters"]["resource_type"] == "Microsoft.Authorization/roleDefinitions"
+    value = file["variables"][call["parameters"]["resource_name_1"]]["value"]
+    if isinstance(value, dict):
+        either = value["operator"]["operands"]
+        ids = {each: file["variables"][either[each]]["value"] for each in ("true_value", "false_value")}
+        return either["condition"], ids["true_value"], ids["false_value"]
+    return value
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -133,11 +178,11 @@ def test_a_misspelt_name_is_found(line: str, right: str, wrong: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_parameter_is_described_and_used(name: str, parsed: dict[str, Any]) -> None:
-    code = bare_code(source(name))
+    code = without_keys(bare_code(source(name)))
     for parameter, declaration in parsed[name]["parameters"].items():
         kinds = [decorator["type"] for decorator in declaration["decorators"]]
         assert "description" in kinds, parameter
-        assert len(re.findall(rf"(?<![\w.]){parameter}\b(?!\s*:)", code)) > 1, parameter
+        assert len(re.findall(rf"(?<![\w.]){parameter}\b", code)) > 1, parameter
 
 
 def test_every_module_exists_and_gets_its_parameters(main: Any, parsed: dict[str, Any]) -> None:
@@ -145,7 +190,7 @@ def test_every_module_exists_and_gets_its_parameters(main: Any, parsed: dict[str
     assert {module["detail"]["path"] for module in modules} == set(FILES) - {"main.bicep"}
     for module in modules:
         declared = parsed[module["detail"]["path"]]["parameters"]
-        assert set(module["config"]["params"]) == set(declared)
+        assert set(configured(module)["params"]) == set(declared)
 
 
 def test_the_parameter_file_fits(main: Any) -> None:
@@ -157,20 +202,42 @@ def test_the_parameter_file_fits(main: Any) -> None:
 
 
 def test_the_identity_has_these_rights_and_no_others(parsed: dict[str, Any]) -> None:
-    given = set()
-    for file, config, variables in role_assignments(parsed):
-        call = config["properties"]["roleDefinitionId"]["function"]
-        assert call["type"] == "subscription_resource_id"
-        assert call["parameters"]["resource_type"] == "Microsoft.Authorization/roleDefinitions"
-        resource = parsed[file]["resources"][config["scope"]]
-        given.add((resource["type"], variables[call["parameters"]["resource_name_1"]]["value"]))
-    assert given == {
-        ("Microsoft.Search/searchServices", SEARCH_INDEX_DATA_READER),
-        ("Microsoft.Search/searchServices", READER),
-        ("Microsoft.Storage/storageAccounts/blobServices/containers", STORAGE_BLOB_DATA_CONTRIBUTOR),
-        ("Microsoft.AppConfiguration/configurationStores", APP_CONFIGURATION_DATA_READER),
-        ("Microsoft.ContainerRegistry/registries", ACR_PULL),
+    given = {
+        (parsed[file]["resources"][config["scope"]]["type"], written(condition)): role(
+            parsed[file], config["properties"]["roleDefinitionId"]
+        )
+        for file, config, condition in role_assignments(parsed)
     }
+    search, store = "Microsoft.Search/searchServices", "Microsoft.AppConfiguration/configurationStores"
+    assert given == {
+        (search, ""): SEARCH_INDEX_DATA_READER,
+        (search, "!customRoles"): READER,
+        (search, "customRoles"): (f"{search}/indexes/read", f"{search}/aliases/read"),
+        (search, "writesAliases"): (f"{search}/aliases/read", f"{search}/aliases/write"),
+        (store, ""): ("writes", APP_CONFIGURATION_DATA_OWNER, APP_CONFIGURATION_DATA_READER),
+        ("Microsoft.Storage/storageAccounts/blobServices/containers", ""): STORAGE_BLOB_DATA_CONTRIBUTOR,
+        ("Microsoft.Insights/components", ""): MONITORING_METRICS_PUBLISHER,
+        ("Microsoft.ContainerRegistry/registries", ""): ACR_PULL,
+    }
+
+
+def test_something_may_be_changed_only_where_the_service_itself_promotes(main: Any) -> None:
+    assert main["parameters"]["promotes"]["default"] is False
+    assert configured(main["modules"]["appConfiguration"])["params"]["writes"] == "promotes"
+    assert "writesAliases: promotes && !hasStore" in source("main.bicep")
+
+
+def test_a_role_that_is_made_can_be_given_on_its_group_only(parsed: dict[str, Any]) -> None:
+    made = [
+        configured(resource)
+        for file in parsed.values()
+        for resource in file["resources"].values()
+        if resource["type"] == "Microsoft.Authorization/roleDefinitions"
+    ]
+    assert len(made) == 2
+    for config in made:
+        (scope,) = config["properties"]["assignableScopes"]
+        assert scope["operator"]["operands"]["operand_1"]["function"]["type"] == "resource_group"
 
 
 def test_role_assignments_can_be_repeated_and_do_not_wait_for_replication(parsed: dict[str, Any]) -> None:
@@ -181,12 +248,56 @@ def test_role_assignments_can_be_repeated_and_do_not_wait_for_replication(parsed
         assert "properties" not in json.dumps(config["name"])
 
 
-def test_what_is_judged_is_referred_to_and_never_made(parsed: dict[str, Any]) -> None:
+def test_the_search_service_and_the_registry_are_referred_to_and_never_made(parsed: dict[str, Any]) -> None:
     for file in parsed.values():
         for resource in file["resources"].values():
-            outside = resource["type"].startswith(("Microsoft.Search/", "Microsoft.AppConfiguration/"))
-            outside = outside or resource["type"].startswith("Microsoft.ContainerRegistry/")
+            outside = resource["type"].startswith(("Microsoft.Search/", "Microsoft.ContainerRegistry/"))
             assert resource["existing"] is outside, resource["type"]
+
+
+def test_the_store_has_no_keys_and_what_it_held_can_be_had_again(parsed: dict[str, Any]) -> None:
+    properties = parsed["app-configuration.bicep"]["resources"]["store"]["config"]["properties"]
+    assert properties["disableLocalAuth"] is True
+    assert properties["enablePurgeProtection"] is True
+
+
+def test_old_runs_go_and_what_people_decided_stays(main: Any) -> None:
+    blobs = main["resources"]["blobs"]["config"]["properties"]
+    assert blobs["isVersioningEnabled"] is True
+    assert blobs["deleteRetentionPolicy"]["enabled"] is True
+    rules = main["resources"]["oldRuns"]["config"]["properties"]["policy"]["rules"]
+    runs, versions = (rule["definition"] for rule in rules)
+    assert runs["filters"]["prefixMatch"] == [
+        f"${{runsContainer}}/{folder}/" for folder in ("runs", "status", "keys")
+    ]
+    assert runs["actions"] == {
+        "baseBlob": {"delete": {"daysAfterModificationGreaterThan": "runRetentionDays"}}
+    }
+    assert versions["actions"] == {
+        "version": {"delete": {"daysAfterCreationGreaterThan": "deletedRunRetentionDays"}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "resource"), [("main.bicep", "storage"), ("app-configuration.bicep", "store")]
+)
+def test_with_private_endpoints_nothing_is_reached_publicly(
+    file: str, resource: str, parsed: dict[str, Any]
+) -> None:
+    access = configured(parsed[file]["resources"][resource])["properties"]["publicNetworkAccess"]["operator"]
+    assert access == {
+        "type": "conditional",
+        "operands": {"condition": "isPrivate", "true_value": "Disabled", "false_value": "Enabled"},
+    }
+
+
+def test_every_private_endpoint_has_its_group_and_its_zone() -> None:
+    found = re.findall(r"kind: '(\w+)'\s+id: [^\n]+\s+zone: '([^']+)'", source("main.bicep"))
+    assert dict(found) == {
+        "blob": "privatelink.blob.${environment().suffixes.storage}",
+        "searchService": "privatelink.search.windows.net",
+        "configurationStores": "privatelink.azconfig.io",
+    }
 
 
 def test_the_storage_account_has_no_keys_and_no_public_blobs(main: Any) -> None:
@@ -200,9 +311,9 @@ def test_the_storage_account_has_no_keys_and_no_public_blobs(main: Any) -> None:
 
 def test_logs_need_no_shared_key(main: Any) -> None:
     assert main["resources"]["logs"]["config"]["properties"]["features"]["disableLocalAuth"] is True
-    assert main["resources"]["apps"]["config"]["properties"] == {
-        "appLogsConfiguration": {"destination": "azure-monitor"}
-    }
+    apps = main["resources"]["apps"]["config"]["properties"]
+    assert apps["appLogsConfiguration"] == {"destination": "azure-monitor"}
+    assert main["resources"]["insights"]["config"]["properties"]["DisableLocalAuth"] is True
     assert main["resources"]["appsLogs"]["config"]["scope"] == "apps"
     assert "listKeys" not in source("main.bicep")
 
@@ -244,10 +355,45 @@ def test_the_settings_keep_the_service_closed_and_without_keys(environment: dict
         "GATE_APPCONFIG_ENDPOINT",
         "GATE_LIVE_KEY",
         "GATE_LIVE_LABEL",
+        "GATE_LIVE_ALIAS",
+        "GATE_REQUIRED_SETS",
+        "GATE_PUBLIC_URL",
+        "GATE_SESSION_KEYS",
+        "GATE_ENTRA_CLIENT_SECRET",
+        "APPLICATIONINSIGHTS_CONNECTION_STRING",
     }
     assert environment["GATE_AUTH"] == "entra"
     assert environment["GATE_HOST"] == "0.0.0.0"  # noqa: S104 within a container
     assert dotted(environment["AZURE_CLIENT_ID"]) == "identity.properties.clientId"
+
+
+def test_what_is_secret_is_a_parameter_that_nobody_is_shown_and_a_secret_of_the_app(
+    main: Any, environment: dict[str, Any]
+) -> None:
+    secrets = main["resources"]["service"]["config"]["properties"]["configuration"]["secrets"]
+    always, if_any = secrets["function"]["parameters"].values()
+    pairs = [*always, *if_any["operator"]["operands"]["true_value"]]
+    assert {pair["name"]: pair["value"] for pair in pairs} == {
+        environment["GATE_SESSION_KEYS"]: "sessionKeys",
+        environment["GATE_ENTRA_CLIENT_SECRET"]: "entraClientSecret",
+    }
+    for pair in pairs:
+        kinds = [each["type"] for each in main["parameters"][pair["value"]]["decorators"]]
+        assert "secure" in kinds
+
+
+def test_the_service_knows_one_place_of_what_is_live(main: Any, environment: dict[str, Any]) -> None:
+    """Settings of both places would keep it from starting; what is empty is left out."""
+    sides = {
+        name: [
+            environment[name]["operator"]["operands"][side] == "" for side in ("true_value", "false_value")
+        ]
+        for name in ("GATE_APPCONFIG_ENDPOINT", "GATE_LIVE_KEY", "GATE_LIVE_LABEL", "GATE_LIVE_ALIAS")
+    }
+    assert sides.pop("GATE_LIVE_ALIAS") == [True, False]
+    assert list(sides.values()) == [[False, True]] * 3
+    assert "setting => !empty(setting.value)" in source("main.bicep")
+    assert main["variables"]["hasStore"]["value"]["operator"]["type"] == "not"
 
 
 def test_runs_are_kept_in_the_container_that_the_identity_may_write(
@@ -262,16 +408,53 @@ def test_runs_are_kept_in_the_container_that_the_identity_may_write(
 
 def test_the_service_waits_for_its_rights(main: Any) -> None:
     waits = main["resources"]["service"]["config"]["dependsOn"]
-    assert set(waits) == {"runsRole", *main["modules"]}
+    assert set(waits) == {"runsRole", "insightsRole", *main["modules"]}
 
 
 def test_the_pipeline_gets_what_it_needs(main: Any) -> None:
-    assert {"serviceUrl", "identityPrincipalId"} <= set(main["outputs"])
+    script = (INFRA / "pipelines" / "deploy.sh").read_text(encoding="utf-8")
+    read = re.findall(r"properties\.outputs\.(\w+)\.value", script)
+    assert sorted(read) == ["serviceId", "serviceUrl"]
+    assert {*read, "identityPrincipalId"} <= set(main["outputs"])
     assert main["outputs"]["serviceUrl"]["value"].startswith("https://${service.")
 
 
 def test_every_variable_is_a_setting_that_the_service_reads(environment: dict[str, Any]) -> None:
     """A GATE_ variable that is not a setting keeps the service from starting."""
     ours = {name for name in environment if name.startswith("GATE_")}
-    assert set(environment) - ours == {"AZURE_CLIENT_ID"}  # read by the Azure identity library
+    # read by Azure's libraries for identity and for telemetry
+    assert set(environment) - ours == {"AZURE_CLIENT_ID", "APPLICATIONINSIGHTS_CONNECTION_STRING"}
     assert ours <= set(settings.variables())
+
+
+@pytest.mark.parametrize("has_store", [True, False], ids=["a store", "an alias"])
+def test_the_service_starts_with_what_is_set(
+    has_store: bool, environment: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each variable with a value of its kind."""
+    guid = "00000000-0000-0000-0000-000000000000"
+    place = {
+        "GATE_APPCONFIG_ENDPOINT": "https://contoso-configuration.azconfig.io",
+        "GATE_LIVE_KEY": "search:live-index",
+        "GATE_LIVE_LABEL": "production",
+    }
+    given = {
+        "AZURE_CLIENT_ID": guid,
+        "APPLICATIONINSIGHTS_CONNECTION_STRING": f"InstrumentationKey={guid}",
+        "GATE_HOST": environment["GATE_HOST"],
+        "GATE_PORT": "8080",
+        "GATE_AUTH": environment["GATE_AUTH"],
+        "GATE_ENTRA_TENANT_ID": guid,
+        "GATE_ENTRA_AUDIENCE": guid,
+        "GATE_ENTRA_CLIENT_SECRET": "secret",
+        "GATE_PUBLIC_URL": "https://search-index-gate.contoso.example",
+        "GATE_SESSION_KEYS": guid + guid,
+        "GATE_RUNS_URL": "https://gate1234567890abc.blob.core.windows.net/runs",
+        "GATE_SEARCH_ENDPOINT": "https://contoso-search.search.windows.net",
+        "GATE_REQUIRED_SETS": "handbook",
+        **(place if has_store else {"GATE_LIVE_ALIAS": "kb"}),
+    }
+    assert {*given, *place, "GATE_LIVE_ALIAS"} == set(environment)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert settings.serving_faults(settings.read_settings(), given) == []

@@ -1,5 +1,6 @@
-"""What azure-pipelines.yml says. The editor's language service knows the tasks and their inputs; it does not follow
-stages, outputs, parameters and expressions, which is done here. Nothing of this asks Azure DevOps.
+"""What the pipeline and the template for other pipelines say. The editor's language service knows the tasks and their
+inputs; it does not follow stages, outputs, parameters and expressions, which is done here. Nothing of this asks
+Azure DevOps.
 """
 
 import os
@@ -14,13 +15,17 @@ from typing import Any
 import pytest
 import yaml
 
+from app import settings
+
 ROOT = Path(__file__).parents[2]
-PIPELINE = (ROOT / "azure-pipelines.yml").read_text(encoding="utf-8")
+FILES = ("azure-pipelines.yml", "infra/pipelines/gate.yml")
+PIPELINE, TEMPLATE = ((ROOT / name).read_text(encoding="utf-8") for name in FILES)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 CHECK_JSONSCHEMA = Path(sysconfig.get_path("purelib")) / "check_jsonschema"  # it carries the editor's schema
 SCHEMA = CHECK_JSONSCHEMA / "builtin_schemas" / "vendor" / "azure-pipelines.json"
 VALIDATOR = Path(__file__).with_name("validate_pipeline.mjs")
 PREDEFINED = ("Agent.", "Build.", "Pipeline.", "System.")
-SCRIPTS = ("gate.sh", "cancel.sh", "promote.sh")
+SCRIPTS = ("gate.sh", "cancel.sh", "promote.sh", "golden.sh", "image.sh", "deploy.sh")
 
 
 def strings(node: Any) -> Iterator[str]:
@@ -69,7 +74,9 @@ def sets_output(steps: list[Any], path: str) -> bool:
 
 
 def graph_faults(pipeline: Any) -> list[str]:
-    """Stages and jobs are unique, and depend on earlier ones of their kind."""
+    """Stages and jobs are unique, and depend on earlier ones of their kind; a template's first stages on those that
+    it is told to follow.
+    """
     faults = []
     for kind, groups in (("stage", [pipeline["stages"]]), ("job", [s["jobs"] for s in pipeline["stages"]])):
         for group in groups:
@@ -77,7 +84,9 @@ def graph_faults(pipeline: Any) -> list[str]:
             for node in group:
                 name = node.get(kind) or node.get("deployment")
                 faults += [
-                    f"{kind} {name}: no {need} before it" for need in depends_on(node) if need not in seen
+                    f"{kind} {name}: no {need} before it"
+                    for need in depends_on(node)
+                    if need not in seen and need != "${{ parameters.dependsOn }}"
                 ]
                 faults += [f"{kind} {name} twice"] if name in seen else []
                 seen.add(name)
@@ -114,8 +123,8 @@ def output_faults(pipeline: Any) -> list[str]:
 
 def name_faults(pipeline: Any) -> list[str]:
     """Parameters, variables and outputs that are read exist; parameters and variables that exist are read."""
-    parameters = {parameter["name"] for parameter in pipeline["parameters"]}
-    variables = {variable["name"] for variable in pipeline["variables"]}
+    parameters = {parameter["name"] for parameter in pipeline.get("parameters", [])}
+    variables = {variable["name"] for variable in pipeline.get("variables", [])}
     text = "\n".join(strings(pipeline))
     read = set(re.findall(r"\$\{\{ parameters\.(\w+) \}\}", text))
     faults = [f"parameter {name}: declared or read, not both" for name in read ^ parameters]
@@ -187,70 +196,99 @@ def pipeline() -> Any:
 
 
 @pytest.fixture(scope="module")
-def by_script(pipeline: Any) -> dict[str, Any]:
-    steps = [step for step in all_steps(pipeline) if "scriptPath" in step.get("inputs", {})]
-    return {Path(step["inputs"]["scriptPath"]).name: step for step in steps}
+def template() -> Any:
+    return yaml.safe_load(TEMPLATE)
 
 
-def test_the_pipeline_hangs_together() -> None:
-    assert faults_of(PIPELINE) == []
+@pytest.fixture(scope="module")
+def by_script(pipeline: Any, template: Any) -> dict[str, Any]:
+    steps = [*all_steps(pipeline), *all_steps(template)]
+    scripts = [step for step in steps if "scriptPath" in step.get("inputs", {})]
+    return {Path(step["inputs"]["scriptPath"]).name: step for step in scripts}
+
+
+def stage_of(pipeline: Any, name: str) -> Any:
+    (stage,) = [stage for stage in pipeline["stages"] if stage["stage"] == name]
+    return stage
+
+
+@pytest.mark.parametrize("text", [PIPELINE, TEMPLATE], ids=FILES)
+def test_the_pipeline_hangs_together(text: str) -> None:
+    assert faults_of(text) == []
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "fault"),
+    ("text", "right", "wrong", "fault"),
     [
-        ("dependsOn: Build", "dependsOn: Bild", "stage Gate: no Bild before it"),
-        ("outputs['gate.gate.verdict']", "outputs['gate.verdict']", "no step of Gate.gate sets verdict"),
+        (PIPELINE, "dependsOn: Build", "dependsOn: Bild", "stage Image: no Bild before it"),
+        (PIPELINE, "['image.image']", "['image.digest']", "no step of Image.image sets image.digest"),
+        (PIPELINE, "$(registry)", "$(registri)", "variable registri: declared or read, not both"),
+        (PIPELINE, "bash: make lint", "bash: make lint $(registry)", "pasted into a script"),
+        (PIPELINE, "pipelines/image.sh", "pipelines/agent.sh", "not an executable file"),
+        (TEMPLATE, "dependsOn: Gate", "dependsOn: Gates", "stage Promote: no Gates before it"),
+        (TEMPLATE, "['gate.gate.verdict']", "['gate.verdict']", "no step of Gate.gate sets verdict"),
+        (TEMPLATE, "['gate.gate.verdict']", "['gate.gate.result']", "no step of Gate.gate sets gate.result"),
+        (TEMPLATE, "['gate.runs']", "['gate.run']", "no step of Gate.gate sets gate.run"),
+        (TEMPLATE, "stageDependencies.Gate.gate", "stageDependencies.Index.gate", "reads an output of Index"),
+        (TEMPLATE, "$(reports.artifact)", "$(report.artifact)", "no step sets report.artifact"),
+        (TEMPLATE, "- name: goldenSets", "- name: goldenSet", "parameter goldenSets: declared or read"),
+        (TEMPLATE, "$(candidateIndex)", "$(candidate)", "variable candidate: declared or read, not both"),
+        (TEMPLATE, "and(succeeded(), eq(", "and(succeeded(, eq(", "unbalanced"),
+        (TEMPLATE, "succeededOrFailed()", "succeeded()", "does not run after a failure"),
         (
-            "outputs['gate.gate.verdict']",
-            "outputs['gate.gate.result']",
-            "no step of Gate.gate sets gate.result",
+            TEMPLATE,
+            "install.sh .venv",
+            "install.sh ${{ parameters.goldenSets }}",
+            "pasted into a script",
         ),
         (
-            "outputs['reports.artifact']",
-            "outputs['report.artifact']",
-            "no step of Gate.gate sets report.artifact",
-        ),
-        (
-            "stageDependencies.Gate.gate",
-            "stageDependencies.Build.build",
-            "Promote reads an output of Build without",
-        ),
-        ("artifact: $(reports.artifact)", "artifact: $(report.artifact)", "no step sets report.artifact"),
-        ("- name: goldenSets", "- name: goldenSet", "parameter goldenSets: declared or read, not both"),
-        ("$(serviceUrl)", "$(serviceURL)", "variable serviceURL: declared or read, not both"),
-        ("and(succeeded(), eq(", "and(succeeded(, eq(", "unbalanced"),
-        ("condition: succeededOrFailed()", "condition: succeeded()", "does not run after a failure"),
-        ("bash: make lint", "bash: make lint ${{ parameters.goldenSets }}", "pasted into a script"),
-        ("bash: make lint", "bash: make lint $(serviceUrl)", "pasted into a script"),
-        ("pipelines/promote.sh", "pipelines/agent.sh", "not an executable file"),
-        (
+            TEMPLATE,
             "visibleAzLogin: false",
             "visibleAzLogin: false\n      continueOnError: true",
             "goes on after an error",
         ),
     ],
 )
-def test_a_broken_copy_is_refused(right: str, wrong: str, fault: str) -> None:
-    assert right in PIPELINE
-    assert [found for found in faults_of(PIPELINE.replace(right, wrong, 1)) if fault in found]
+def test_a_broken_copy_is_refused(text: str, right: str, wrong: str, fault: str) -> None:
+    assert right in text
+    assert [found for found in faults_of(text.replace(right, wrong, 1)) if fault in found]
 
 
-def test_only_a_measured_pass_leads_to_promotion(pipeline: Any) -> None:
-    (promote,) = [stage for stage in pipeline["stages"] if stage["stage"] == "Promote"]
+def test_only_a_measured_pass_leads_to_promotion(template: Any) -> None:
+    promote = stage_of(template, "Promote")
     assert (
         promote["condition"] == "and(succeeded(), eq(dependencies.Gate.outputs['gate.gate.verdict'], 'PASS'))"
     )
     (job,) = promote["jobs"]
-    assert job["environment"] == "${{ variables.promoteEnvironment }}"
+    assert job["environment"] == "${{ parameters.promoteEnvironment }}"
 
 
-def test_gate_and_promotion_sign_in_as_different_identities(by_script: dict[str, Any]) -> None:
+def test_only_what_was_tested_on_main_is_deployed(pipeline: Any) -> None:
+    image, deploy = stage_of(pipeline, "Image"), stage_of(pipeline, "Deploy")
+    assert image["dependsOn"] == "Build"
+    assert image["condition"] == "and(succeeded(), eq(variables['Build.SourceBranch'], 'refs/heads/main'))"
+    assert deploy["dependsOn"] == "Image"
+    assert "condition" not in deploy, "succeeded(), and a stage that was skipped did not"
+    assert deploy["jobs"][0]["environment"] == "${{ variables.deployEnvironment }}"
+
+
+def test_a_pull_request_has_its_golden_sets_checked(pipeline: Any, by_script: dict[str, Any]) -> None:
+    golden = stage_of(pipeline, "Golden")
+    assert golden["condition"] == "eq(variables['Build.Reason'], 'PullRequest')"
+    (job,) = golden["jobs"]
+    assert job["steps"][0] == {"checkout": "self", "fetchDepth": 2}
+    assert by_script["golden.sh"] in job["steps"]
+
+
+def test_each_script_signs_in_as_an_identity_of_its_own_kind(by_script: dict[str, Any]) -> None:
     connections = {name: step["inputs"]["azureSubscription"] for name, step in by_script.items()}
     assert connections == {
-        "gate.sh": "${{ variables.gateConnection }}",
-        "cancel.sh": "${{ variables.gateConnection }}",
-        "promote.sh": "${{ variables.promoteConnection }}",
+        "gate.sh": "${{ parameters.gateConnection }}",
+        "cancel.sh": "${{ parameters.gateConnection }}",
+        "promote.sh": "${{ parameters.promoteConnection }}",
+        "golden.sh": "${{ variables.checkConnection }}",
+        "image.sh": "${{ variables.buildConnection }}",
+        "deploy.sh": "${{ variables.deployConnection }}",
     }
 
 
@@ -259,24 +297,21 @@ def test_a_script_gets_the_variables_that_it_reads(script: str, by_script: dict[
     step = by_script[script]
     text = step_text(step)
     demanded = set(re.findall(r"\$\{(\w+):\?\}", text))
+    ours = set(settings.variables())  # read by the command line that the script starts
     assert demanded <= set(step["env"])
-    assert set(step["env"]) <= set(re.findall(r"\$\{?(\w+)", text + python_reads()))
+    assert set(step["env"]) <= set(re.findall(r"\$\{?(\w+)", text)) | ours
     assert (step["task"], step["inputs"]["scriptType"]) == ("AzureCLI@2", "bash")
     assert step["inputs"]["visibleAzLogin"] is False
+    assert {name for name in step["env"] if name.startswith("GATE_")} <= ours
 
 
-def python_reads() -> str:
-    """The variables that judged.py reads, written as the shell would."""
-    judged = (ROOT / "infra" / "pipelines" / "judged.py").read_text(encoding="utf-8")
-    return " ".join(f"${name}" for name in re.findall(r"os\.environ\[\"(\w+)\"\]", judged))
+@pytest.mark.parametrize("script", ["gate.sh", "promote.sh"])
+def test_the_sign_in_outlives_a_long_wait(script: str, by_script: dict[str, Any]) -> None:
+    assert by_script[script]["inputs"]["keepAzSessionActive"] is True
 
 
-def test_the_sign_in_outlives_a_long_run(by_script: dict[str, Any]) -> None:
-    assert by_script["gate.sh"]["inputs"]["keepAzSessionActive"] is True
-
-
-def test_each_time_limit_is_within_the_next(pipeline: Any, by_script: dict[str, Any]) -> None:
-    (job,) = [job for _, job in jobs(pipeline) if job.get("job") == "gate"]
+def test_each_time_limit_is_within_the_next(template: Any, by_script: dict[str, Any]) -> None:
+    (job,) = stage_of(template, "Gate")["jobs"]
     gate, cancel = by_script["gate.sh"], by_script["cancel.sh"]
     assert gate["env"]["WAIT_SECONDS"] < 60 * gate["timeoutInMinutes"] < 60 * job["timeoutInMinutes"]
     assert (
@@ -285,8 +320,8 @@ def test_each_time_limit_is_within_the_next(pipeline: Any, by_script: dict[str, 
     assert cancel["condition"] == "canceled()"
 
 
-def test_missing_test_results_are_a_failure(pipeline: Any) -> None:
-    (step,) = [step for step in all_steps(pipeline) if step.get("task") == "PublishTestResults@2"]
+def test_missing_test_results_are_a_failure(template: Any) -> None:
+    (step,) = [step for step in all_steps(template) if step.get("task") == "PublishTestResults@2"]
     assert step["inputs"]["failTaskOnMissingResultsFile"] is True
 
 
@@ -307,26 +342,45 @@ def cannot_validate(reason: str) -> None:
     pytest.skip(f"azure-pipelines.yml IS NOT VALIDATED: {reason}")
 
 
-def test_the_language_service_finds_no_fault() -> None:
-    result = validate(ROOT / "azure-pipelines.yml")
+@pytest.mark.parametrize("name", FILES)
+def test_the_language_service_finds_no_fault(name: str) -> None:
+    result = validate(ROOT / name)
     assert (result.returncode, result.stdout) == (0, "")
 
 
+def test_the_language_service_takes_the_inclusion_that_the_readme_shows(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    shown = tmp_path / "azure-pipelines.yml"
+    shown.write_text(block, encoding="utf-8")
+    result = validate(shown)
+    assert (result.returncode, result.stdout) == (0, "")
+    (included,) = [stage for stage in yaml.safe_load(block)["stages"] if "template" in stage]
+    assert included["template"] == "infra/pipelines/gate.yml@gate"
+    parameters = yaml.safe_load(TEMPLATE)["parameters"]
+    needed = {each["name"] for each in parameters if "default" not in each}
+    assert needed <= set(included["parameters"]) <= {each["name"] for each in parameters}
+    given = [stage["stage"] for stage in yaml.safe_load(block)["stages"] if "stage" in stage]
+    assert included["parameters"]["dependsOn"] == given
+    candidate = included["parameters"]["candidateIndex"]
+    (source,) = re.findall(r"stageDependencies\.(\w+)\.", candidate)
+    assert source in given
+
+
 @pytest.mark.parametrize(
-    ("right", "wrong", "fault"),
+    ("text", "right", "wrong", "fault"),
     [
-        ("dependsOn: Build", "dependOn: Build", "Unexpected property dependOn"),
-        ("scriptType: bash", "scriptType: bsh", "Value is not accepted"),
-        ("azureSubscription:", "azureSubscriptoin:", 'Missing property "azureSubscription"'),
-        ("PublishTestResults@2", "PublishTestResult@2", "String does not match the pattern"),
+        (PIPELINE, "dependsOn: Build", "dependOn: Build", "Unexpected property dependOn"),
+        (TEMPLATE, "scriptType: bash", "scriptType: bsh", "Value is not accepted"),
+        (TEMPLATE, "azureSubscription:", "azureSubscriptoin:", 'Missing property "azureSubscription"'),
+        (TEMPLATE, "PublishTestResults@2", "PublishTestResult@2", "String does not match the pattern"),
     ],
 )
 def test_the_language_service_refuses_a_broken_copy(
-    right: str, wrong: str, fault: str, tmp_path: Path
+    text: str, right: str, wrong: str, fault: str, tmp_path: Path
 ) -> None:
-    assert right in PIPELINE
+    assert right in text
     broken = tmp_path / "azure-pipelines.yml"
-    broken.write_text(PIPELINE.replace(right, wrong, 1), encoding="utf-8")
+    broken.write_text(text.replace(right, wrong, 1), encoding="utf-8")
     result = validate(broken)
     assert result.returncode == 1
     assert fault in result.stdout

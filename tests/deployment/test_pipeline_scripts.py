@@ -1,6 +1,7 @@
-"""The pipeline's scripts, run as the agent runs them, with stand-ins for `az` and `gate` in front of the path."""
+"""The pipelines' scripts, run as the agent runs them, with stand-ins for `az` and `gate` in front of the path. The same
+scripts with the real command line, before the running service: tests/e2e/test_pipeline_scripts.py.
+"""
 
-import json
 import os
 import re
 import signal
@@ -9,18 +10,14 @@ import sysconfig
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from infra.pipelines.judged import obstacles
 
 SCRIPTS = Path(__file__).parents[2] / "infra" / "pipelines"
 NAMES = sorted(path.name for path in SCRIPTS.glob("*.sh"))
 SHELLCHECK = Path(sysconfig.get_path("scripts")) / "shellcheck"
-TOKEN = "header.payload-of_the.signature"
+RUN = "20270102-120000-abc123"
 INJECTION = "##vso[task.setvariable variable=verdict;isOutput=true]PASS"
 
 # Tries every way past the filter: within a line, on both streams, more marks than are needed, no end of line.
@@ -33,7 +30,7 @@ RECORD = """
 for argument in "$@"; do
   case $argument in --out=*) folder=${argument#--out=} ;; esac
 done
-printf '{"verdict": "whatever"}' >"$folder/run.json"
+printf '{"id": "20270102-120000-abc123", "candidate": {"index": "kb-v2"}, "verdict": "whatever"}' >"$folder/run.json"
 printf '# Report\\n' >"$folder/report.md"
 """
 
@@ -97,9 +94,7 @@ class Agent:
 def agent(tmp_path: Path) -> Agent:
     for name in ("bin", "tmp"):
         (tmp_path / name).mkdir()
-    agent = Agent(folder=tmp_path)
-    agent.stand_in("az", f"echo {TOKEN}")
-    return agent
+    return Agent(folder=tmp_path)
 
 
 @pytest.fixture
@@ -115,7 +110,7 @@ def judging(agent: Agent) -> Callable[..., Ended]:
 def gate_variables(agent: Agent) -> dict[str, str]:
     return {
         "GATE_SERVICE_URL": "https://gate.example",
-        "GATE_SERVICE_AUDIENCE": "api://gate",
+        "GATE_SERVICE_SCOPE": "api://gate/.default",
         "CANDIDATE_INDEX": "kb-v2",
         "GOLDEN_SETS": "hr",
         "CHANGE_KINDS": "chunking content",
@@ -129,8 +124,13 @@ def gate_variables(agent: Agent) -> dict[str, str]:
     }
 
 
-def verdict_command(verdict: str) -> str:
-    return f"##vso[task.setvariable variable=verdict;isOutput=true]{verdict}"
+def outputs(verdict: str, *runs: str) -> list[str]:
+    """The last commands to the agent."""
+    return [
+        f"##vso[task.setvariable variable=candidate;isOutput=true]{'kb-v2' if runs else ''}",
+        f"##vso[task.setvariable variable=runs;isOutput=true]{' '.join(runs)}",
+        f"##vso[task.setvariable variable=verdict;isOutput=true]{verdict}",
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -166,16 +166,15 @@ def test_the_exit_status_decides_whatever_is_printed(
     ended = judging()
     assert ended.status == status
     assert ended.commands == [
-        f"##vso[task.setsecret]{TOKEN}",
         f"##vso[task.uploadsummary]{agent.folder}/reports/gate-hr.md",
-        verdict_command(verdict),
+        *outputs(verdict, RUN),
     ]
 
 
 def test_a_gate_that_is_killed_leaves_no_verdict(agent: Agent, judging: Callable[..., Ended]) -> None:
     agent.stand_in("gate", f"{RECORD}kill -KILL $$")
     ended = judging()
-    assert (ended.status, ended.commands[-1]) == (2, verdict_command("ERROR"))
+    assert (ended.status, ended.commands[-1:]) == (2, outputs("ERROR")[-1:])
 
 
 @pytest.mark.parametrize("gate_status", [0, 1])
@@ -184,7 +183,7 @@ def test_a_status_without_a_record_is_no_verdict(
 ) -> None:
     agent.stand_in("gate", f"exit {gate_status}")
     ended = judging()
-    assert (ended.status, ended.commands[-1]) == (2, verdict_command("ERROR"))
+    assert (ended.status, ended.commands[-1:]) == (2, outputs("ERROR")[-1:])
 
 
 def test_a_record_of_an_earlier_run_does_not_count(agent: Agent, judging: Callable[..., Ended]) -> None:
@@ -196,7 +195,7 @@ def test_a_record_of_an_earlier_run_does_not_count(agent: Agent, judging: Callab
 
 def test_without_a_gate_there_is_no_verdict(judging: Callable[..., Ended]) -> None:
     ended = judging()
-    assert (ended.status, ended.commands[-1]) == (2, verdict_command("ERROR"))
+    assert (ended.status, ended.commands[-1:]) == (2, outputs("ERROR")[-1:])
 
 
 def test_what_the_gate_prints_is_shown(agent: Agent, judging: Callable[..., Ended]) -> None:
@@ -222,7 +221,7 @@ def test_every_set_is_judged_and_the_worst_decides(
     cases = "".join(f'[[ "$*" == *--golden={name}* ]] && exit {code}\n' for name, code in statuses.items())
     agent.stand_in("gate", RECORD + cases + "exit 9")
     ended = judging(GOLDEN_SETS="  hr \n travel ")
-    assert (ended.status, ended.commands[-1]) == (status, verdict_command(verdict))
+    assert (ended.status, ended.commands[-1:]) == (status, outputs(verdict)[-1:])
     assert [key for call in agent.calls("gate") for key in call if key.startswith("--idempotency-key")] == [
         "--idempotency-key=4711-2-hr",
         "--idempotency-key=4711-2-travel",
@@ -239,6 +238,7 @@ def test_the_gate_is_told_what_changed(agent: Agent, judging: Callable[..., Ende
         "--candidate=--help; $(touch pwned) `touch pwned`",
         "--golden=hr",
         f"--out={agent.folder}/reports/hr",
+        "--no-passages",
         "--timeout=30",
         "--idempotency-key=4711-2-hr",
         "--commit=0123abc",
@@ -256,47 +256,28 @@ def test_kinds_of_change_may_be_left_out(agent: Agent, judging: Callable[..., En
     assert not [part for part in agent.calls("gate")[0] if part.startswith("--change-kind")]
 
 
-def test_the_token_is_in_the_environment_and_masked_before_the_gate_starts(
+def test_the_command_line_signs_in_as_the_task_and_as_nobody_else(
     agent: Agent, judging: Callable[..., Ended]
 ) -> None:
-    agent.stand_in(
-        "gate", f'{RECORD}echo "started with $GATE_SERVICE_TOKEN and ${{GATE_SERVICE_AUDIENCE-nothing}}"'
-    )
-    output = judging().output
-    assert agent.calls("az") == [
-        [
-            "account",
-            "get-access-token",
-            "--resource",
-            "api://gate",
-            "--query",
-            "accessToken",
-            "--output",
-            "tsv",
-        ]
-    ]
-    assert TOKEN not in " ".join(agent.calls("gate")[0])
-    assert output.index(f"##vso[task.setsecret]{TOKEN}") < output.index(f"started with {TOKEN} and nothing")
+    agent.stand_in("gate", f'{RECORD}echo "scope $GATE_SERVICE_SCOPE, by $AZURE_TOKEN_CREDENTIALS"')
+    assert "scope api://gate/.default, by AzureCliCredential" in judging().output.splitlines()
 
 
-@pytest.mark.parametrize(
-    "az",
-    [
-        "exit 1",
-        "exit 0",
-        f"echo '{INJECTION}'",
-        f"printf '%s\\n' {TOKEN} '{INJECTION}'",
-        f"{NOISE}exit 1",
-    ],
-)
-def test_without_a_token_the_gate_is_not_started(
-    az: str, agent: Agent, judging: Callable[..., Ended]
+@pytest.mark.parametrize("what", [RUN, "kb-v2"])
+@pytest.mark.parametrize("text", ["", "a b", "../x", f"x{INJECTION}", "A", "x" * 129])
+def test_what_is_no_record_of_a_run_makes_no_link_and_no_verdict(
+    what: str, text: str, agent: Agent, judging: Callable[..., Ended]
 ) -> None:
-    agent.stand_in("az", az)
-    agent.stand_in("gate", RECORD)
+    agent.stand_in("gate", RECORD.replace(what, text))
     ended = judging()
-    assert (ended.status, ended.commands) == (2, [verdict_command("ERROR")])
-    assert agent.calls("gate") == []
+    assert (ended.status, ended.commands) == (2, outputs("ERROR"))
+
+
+def test_the_summary_leads_to_the_run_at_the_service(agent: Agent, judging: Callable[..., Ended]) -> None:
+    agent.stand_in("gate", RECORD)
+    judging()
+    summary = (agent.folder / "reports" / "gate-hr.md").read_text(encoding="utf-8")
+    assert summary.startswith("# Report\n\n[This run at the service](https://gate.example/runs/" + RUN + ")")
 
 
 @pytest.mark.parametrize("missing", sorted(gate_variables(Agent(folder=Path())).keys() - {"CHANGE_KINDS"}))
@@ -305,7 +286,7 @@ def test_a_missing_variable_is_an_error_and_never_a_failed_gate(
 ) -> None:
     agent.stand_in("gate", RECORD)
     ended = judging(**{missing: ""})
-    assert (ended.status, ended.commands) == (2, [verdict_command("ERROR")])
+    assert (ended.status, ended.commands) == (2, outputs("ERROR"))
     assert missing in ended.output
 
 
@@ -313,7 +294,7 @@ def test_a_missing_variable_is_an_error_and_never_a_failed_gate(
 def test_only_names_of_sets_are_taken(sets: str, agent: Agent, judging: Callable[..., Ended]) -> None:
     agent.stand_in("gate", RECORD)
     ended = judging(GOLDEN_SETS=sets)
-    assert (ended.status, ended.commands) == (2, [verdict_command("ERROR")])
+    assert (ended.status, ended.commands) == (2, outputs("ERROR"))
     assert agent.calls("gate") == []
 
 
@@ -332,7 +313,7 @@ def test_a_cancelled_wait_is_joined_again_and_stopped(agent: Agent) -> None:
     ended = agent.run("cancel.sh", **variables, JOIN_SECONDS="1")
     assert ended.status == 0
     assert "cancelled" in ended.output.splitlines()
-    assert ended.commands == [f"##vso[task.setsecret]{TOKEN}"]
+    assert ended.commands == []
     first, second = agent.calls("gate")
     assert first == second
     assert not under_way.exists()
@@ -351,187 +332,218 @@ def test_nothing_was_started_and_nothing_is_cancelled(agent: Agent) -> None:
     assert (ended.status, ended.output) == (0, "No run was started.\n")
 
 
-NOW = datetime(2027, 1, 2, 12, 0, tzinfo=UTC)
-
-
-def record(**changes: Any) -> dict[str, Any]:
-    """A record that allows kb-v2 to follow kb-v1."""
-    passed = {
-        "state": "done",
-        "verdict": "PASS",
-        "trusted": True,
-        "baseline": {"index": "kb-v1"},
-        "candidate": {"index": "kb-v2"},
-        "policy": {"max_verdict_age_hours": 72},
-        "finished_at": "2027-01-02T11:00:00Z",
-    }
-    return passed | changes
-
-
-def test_a_trusted_pass_allows_promotion() -> None:
-    assert obstacles(record(), "kb-v2", NOW) == []
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"verdict": "FAIL"},
-        {"verdict": None},
-        {"state": "running"},
-        {"trusted": False},
-        {"trusted": "true"},
-        {"candidate": {"index": "kb-v3"}},
-        {"candidate": None},
-        {"baseline": None},
-        {"baseline": {"index": ""}},
-        {"baseline": {"index": "kb-v2"}},
-        {"finished_at": "2026-12-30T11:59:00Z"},
-        {"finished_at": "2027-01-02T11:00:00"},
-        {"finished_at": None},
-        {"policy": {"max_verdict_age_hours": 0.5}},
-        {"policy": {"max_verdict_age_hours": float("nan")}},
-        {"policy": {"max_verdict_age_hours": True}},
-    ],
-)
-def test_anything_else_does_not(changes: dict[str, Any]) -> None:
-    assert len(obstacles(record(**changes), "kb-v2", NOW)) == 1
-
-
-# A store with one key, in the file "live"; "then" replaces what it answers after the key was set.
-STORE = """
-case "$1 $2 $3" in
-  "appconfig kv show") cat live ;;
-  "appconfig kv set")
-    while [[ $1 != --value ]]; do shift; done
-    if [[ -e then ]]; then cp then live; else printf '%s\\n' "$2" >live; fi
-    echo 'INJECTION' ;;
-  *) exit 64 ;;
-esac
-""".replace("INJECTION", INJECTION)
-
-
 @pytest.fixture
-def promotion(agent: Agent) -> Callable[..., Ended]:
-    agent.stand_in("az", STORE)
-    (agent.folder / "live").write_text("kb-v1\n", encoding="utf-8")
-    write_record(agent, "hr")
-
+def promoting(agent: Agent) -> Callable[..., Ended]:
     def run(**variables: str) -> Ended:
         usual = {
-            "APPCONFIG_ENDPOINT": "https://store.example",
-            "LIVE_KEY": "search:live-index",
-            "LIVE_LABEL": "production",
-            "CANDIDATE_INDEX": "kb-v2",
-            "GOLDEN_SETS": "hr",
-            "REPORTS": str(agent.folder / "reports"),
-            "READ_BACK_SECONDS": "0",
+            "GATE_SERVICE_URL": "https://gate.example",
+            "GATE_SERVICE_SCOPE": "api://gate/.default",
+            "RUNS": f"{RUN} other-run",
+            "CANDIDATE": "kb-v2",
         }
         return agent.run("promote.sh", **{**usual, **variables})
 
     return run
 
 
-def write_record(agent: Agent, golden_set: str, **changes: Any) -> None:
-    finished = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
-    folder = agent.folder / "reports" / golden_set
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(record(**({"finished_at": finished} | changes)))
-    (folder / "run.json").write_text(text, encoding="utf-8")
-
-
-def live(agent: Agent) -> str:
-    return (agent.folder / "live").read_text(encoding="utf-8").strip()
-
-
-def writes(agent: Agent) -> list[list[str]]:
-    return [call for call in agent.calls("az") if call[2] == "set"]
-
-
-def test_the_candidate_becomes_live_and_is_read_back(agent: Agent, promotion: Callable[..., Ended]) -> None:
-    ended = promotion()
-    assert (ended.status, live(agent), ended.commands) == (0, "kb-v2", [])
-    setting = ["--endpoint", "https://store.example", "--auth-mode", "login", "--key", "search:live-index"]
-    setting += ["--label", "production"]
-    reading = ["appconfig", "kv", "show", *setting, "--query", "value", "--output", "tsv"]
-    writing = ["appconfig", "kv", "set", *setting, "--value", "kb-v2", "--yes", "--output", "none"]
-    assert agent.calls("az") == [reading, writing, reading]
-
-
-def test_an_empty_label_is_no_label(agent: Agent, promotion: Callable[..., Ended]) -> None:
-    assert promotion(LIVE_LABEL="").status == 0
-    assert not [call for call in agent.calls("az") if "--label" in call]
-
-
-def test_a_live_index_that_was_not_compared_with_is_left_alone(
-    agent: Agent, promotion: Callable[..., Ended]
-) -> None:
-    (agent.folder / "live").write_text(f"kb-v9 {INJECTION}\n", encoding="utf-8")
-    ended = promotion()
-    assert (ended.status, writes(agent), ended.commands) == (1, [], [])
-    assert "compared with kb-v1" in ended.output
-
-
-def test_a_candidate_that_is_live_already_is_not_set_again(
-    agent: Agent, promotion: Callable[..., Ended]
-) -> None:
-    (agent.folder / "live").write_text("kb-v2\n", encoding="utf-8")
-    assert promotion().status == 0
-    assert writes(agent) == []
+PROMOTE = ["promote", RUN, "--service=https://gate.example"]
+ROLL_BACK = ["rollback", "--service=https://gate.example", "--confirm-live=kb-v2"]
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("gate", "status", "calls"),
     [
-        {"verdict": "FAIL"},
-        {"trusted": False},
-        {"candidate": {"index": "kb-v3"}},
-        {"baseline": {}},
-        {"finished_at": "2001-01-01T00:00:00Z"},
-        {"verdict": INJECTION},
+        ("exit 0", 0, [PROMOTE]),
+        ("[[ $1 == rollback ]]", 1, [PROMOTE, ROLL_BACK]),
+        ("[[ $1 == rollback ]] && exit 2; exit 1", 2, [PROMOTE, ROLL_BACK]),
+        ("exit 1", 1, [PROMOTE, ROLL_BACK]),
+        ("exit 2", 2, [PROMOTE]),
+        ("kill -KILL $$", 2, [PROMOTE]),
     ],
+    ids=["held", "the watch failed", "and could not be rolled back", "refused", "not known", "killed"],
 )
-def test_a_record_that_does_not_allow_it_stops_promotion(
-    changes: dict[str, Any], agent: Agent, promotion: Callable[..., Ended]
+def test_only_what_was_promoted_and_does_not_hold_is_rolled_back(
+    gate: str, status: int, calls: list[list[str]], agent: Agent, promoting: Callable[..., Ended]
 ) -> None:
-    write_record(agent, "hr", **changes)
-    ended = promotion()
-    assert (ended.status, agent.calls("az"), ended.commands) == (1, [], [])
-    assert "Refused: hr: " in ended.output
+    agent.stand_in("gate", f"{NOISE}{gate}")
+    ended = promoting()
+    assert (ended.status, ended.commands, agent.calls("gate")) == (status, [], calls)
 
 
-@pytest.mark.parametrize("text", ["", "null", "[]", "{"])
-def test_a_file_that_is_no_record_stops_promotion(
-    text: str, agent: Agent, promotion: Callable[..., Ended]
+@pytest.mark.parametrize("missing", ["GATE_SERVICE_URL", "GATE_SERVICE_SCOPE", "RUNS", "CANDIDATE"])
+def test_nothing_is_promoted_without_a_run(
+    missing: str, agent: Agent, promoting: Callable[..., Ended]
 ) -> None:
-    (agent.folder / "reports" / "hr" / "run.json").write_text(text, encoding="utf-8")
-    assert (promotion().status, agent.calls("az")) == (1, [])
+    agent.stand_in("gate", "exit 0")
+    assert promoting(**{missing: ""}).status != 0
+    assert agent.calls("gate") == []
 
 
-def test_every_set_needs_its_record(agent: Agent, promotion: Callable[..., Ended]) -> None:
-    assert promotion(GOLDEN_SETS="hr travel").status == 1
-    write_record(agent, "travel", baseline={"index": "kb-v0"})
-    assert promotion(GOLDEN_SETS="hr travel").status == 1
+def git(agent: Agent, *arguments: str) -> None:
+    identity = ("-c", "user.name=x", "-c", "user.email=x@example.invalid", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *identity, *arguments], cwd=agent.folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def pull_request(agent: Agent) -> Callable[..., Ended]:
+    """Checks a pull request that changes these files, merged into its target."""
+
+    def run(*changed: str, **variables: str) -> Ended:
+        git(agent, "init", "--quiet", "--initial-branch=main")
+        for name in ("golden/hr.jsonl", "golden/hr.toml", "golden/it.jsonl", "README.md"):
+            file = agent.folder / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text("before", encoding="utf-8")
+        git(agent, "add", "golden", "README.md")
+        git(agent, "commit", "--quiet", "--message=target")
+        git(agent, "switch", "--quiet", "--create=change")
+        for name in changed:
+            (agent.folder / name).write_text("after", encoding="utf-8")
+        git(agent, "commit", "--quiet", "--allow-empty", "--all", "--message=change")
+        git(agent, "switch", "--quiet", "main")
+        git(agent, "merge", "--quiet", "--no-ff", "--message=merged", "change")
+        usual = {
+            "GATE_SEARCH_ENDPOINT": "https://search.example",
+            "APPCONFIG_ENDPOINT": "https://store.example",
+            "LIVE_KEY": "search:live-index",
+            "LIVE_LABEL": "production",
+        }
+        return agent.run("golden.sh", **{**usual, **variables})
+
+    agent.stand_in("az", "echo kb-v1")
+    agent.stand_in("gate", NOISE)
+    return run
+
+
+def test_golden_sets_that_were_not_touched_are_not_checked(
+    agent: Agent, pull_request: Callable[..., Ended]
+) -> None:
+    ended = pull_request("README.md")
+    assert (ended.status, agent.calls("az"), agent.calls("gate")) == (0, [], [])
+
+
+@pytest.mark.parametrize("file", ["golden/hr.jsonl", "golden/hr.toml"])
+def test_a_touched_golden_set_has_all_checked_against_live(
+    file: str, agent: Agent, pull_request: Callable[..., Ended]
+) -> None:
+    ended = pull_request(file)
+    assert (ended.status, ended.commands) == (0, [])
+    assert agent.calls("gate") == [
+        ["golden", "check", "golden/hr.jsonl", "--index=kb-v1"],
+        ["golden", "check", "golden/it.jsonl", "--index=kb-v1"],
+    ]
+    setting = ["--endpoint", "https://store.example", "--auth-mode", "login", "--key", "search:live-index"]
+    setting += ["--label", "production"]
+    assert agent.calls("az") == [["appconfig", "kv", "show", *setting, "--query", "value", "--output", "tsv"]]
+
+
+def test_an_empty_label_is_no_label_and_an_alias_needs_no_store(
+    agent: Agent, pull_request: Callable[..., Ended]
+) -> None:
+    assert pull_request("golden/hr.jsonl", LIVE_LABEL="").status == 0
+    assert "--label" not in agent.calls("az")[0]
+
+
+def test_an_alias_is_asked_for_itself(agent: Agent, pull_request: Callable[..., Ended]) -> None:
+    assert pull_request("golden/hr.jsonl", LIVE_ALIAS="kb").status == 0
     assert agent.calls("az") == []
-    write_record(agent, "travel")
-    assert promotion(GOLDEN_SETS="hr travel").status == 0
+    assert agent.calls("gate")[0][-1] == "--index=kb"
 
 
-def test_no_set_is_no_permission(agent: Agent, promotion: Callable[..., Ended]) -> None:
-    assert (promotion(GOLDEN_SETS=" ").status, agent.calls("az")) == (1, [])
+@pytest.mark.parametrize("set_", ["hr", "it"])
+def test_one_faulty_set_is_a_failure(set_: str, agent: Agent, pull_request: Callable[..., Ended]) -> None:
+    agent.stand_in("gate", f"{NOISE}[[ $3 == golden/{set_}.jsonl ]] && exit 2\nexit 0")
+    ended = pull_request("golden/hr.jsonl")
+    assert (ended.status, ended.commands, len(agent.calls("gate"))) == (2, [], 2)
 
 
-def test_a_value_that_is_not_seen_to_change_is_a_failure(
-    agent: Agent, promotion: Callable[..., Ended]
-) -> None:
-    (agent.folder / "then").write_text("kb-v7\n", encoding="utf-8")
-    assert promotion().status == 1
+def test_a_store_that_does_not_answer_is_a_failure(agent: Agent, pull_request: Callable[..., Ended]) -> None:
+    agent.stand_in("az", f"{NOISE}exit 3")
+    ended = pull_request("golden/hr.jsonl")
+    assert (ended.status, ended.commands, agent.calls("gate")) == (2, [], [])
 
 
-@pytest.mark.parametrize("command", ["show", "set"])
-def test_a_store_that_refuses_is_a_failure(
-    command: str, agent: Agent, promotion: Callable[..., Ended]
-) -> None:
-    refusal = f'[[ $3 == {command} ]] && {{ echo "{INJECTION}" >&2; exit 3; }}\n'
-    agent.stand_in("az", refusal + STORE)
-    ended = promotion()
-    assert (ended.status, ended.commands, live(agent)) == (3, [], "kb-v1")
+def test_a_checkout_without_the_target_is_a_failure(agent: Agent) -> None:
+    agent.stand_in("gate", "exit 0")
+    git(agent, "init", "--quiet")
+    git(agent, "commit", "--quiet", "--allow-empty", "--message=alone")
+    ended = agent.run("golden.sh", GATE_SEARCH_ENDPOINT="https://search.example")
+    assert (ended.status, agent.calls("gate")) == (2, [])
+
+
+DIGEST = f"sha256:{'0a' * 32}"
+
+
+def test_the_image_is_named_by_what_it_holds(agent: Agent) -> None:
+    agent.stand_in("az", f"[[ $2 == repository ]] && echo {DIGEST} && exit 0\n{NOISE}")
+    ended = agent.run("image.sh", REGISTRY="contoso", TAG="77")
+    assert ended.status == 0
+    assert ended.commands == [
+        f"##vso[task.setvariable variable=image;isOutput=true]search-index-gate@{DIGEST}"
+    ]
+    built, shown = agent.calls("az")
+    assert built == [
+        *("acr", "build", "--registry", "contoso", "--image", "search-index-gate:77"),
+        *("--only-show-errors", "."),
+    ]
+    assert shown[:3] == ["acr", "repository", "show"]
+
+
+@pytest.mark.parametrize(
+    "az", [f"{NOISE}exit 1", f"echo '{INJECTION}'", "exit 0", "[[ $2 == build ]] || exit 1"]
+)
+def test_an_image_that_was_not_built_has_no_name(az: str, agent: Agent) -> None:
+    agent.stand_in("az", az)
+    ended = agent.run("image.sh", REGISTRY="contoso", TAG="77")
+    assert ended.status != 0
+    assert ended.commands == []
+
+
+DEPLOYED = r"""
+case "$2 $3" in
+  "group create") printf 'https://gate.example\n/subscriptions/s/app\n' ;;
+  "show --ids") [[ -e seen ]] && echo True || { touch seen; echo False; } ;;
+esac
+"""
+
+
+def deploy(agent: Agent, az: str, **variables: str) -> Ended:
+    agent.stand_in("az", az)
+    usual = {"RESOURCE_GROUP": "rg", "PARAMETERS": "infra/main.parameters.json", "IMAGE": f"gate@{DIGEST}"}
+    limits = {"BUILD_ID": "77", "READY_SECONDS": "30", "PAUSE_SECONDS": "0"}
+    return agent.run("deploy.sh", **{**usual, **limits, **variables})
+
+
+def test_a_deployment_is_done_when_its_own_revision_is_ready(agent: Agent) -> None:
+    ended = deploy(agent, NOISE.replace("printf", "[[ $3 == what-if ]] && printf") + DEPLOYED)
+    assert ended.status == 0, ended.output
+    assert ended.commands == ["##vso[task.setvariable variable=serviceUrl;isOutput=true]https://gate.example"]
+    calls = agent.calls("az")
+    assert [call[2] for call in calls[:3]] == ["validate", "what-if", "create"]
+    what = ["--resource-group", "rg", "--template-file", "infra/main.bicep"]
+    what += ["--parameters", "@infra/main.parameters.json", f"image=gate@{DIGEST}"]
+    assert [call[3:10] for call in calls[:3]] == [what] * 3
+    assert [call[:4] for call in calls[3:]] == [["resource", "show", "--ids", "/subscriptions/s/app"]] * 2
+
+
+@pytest.mark.parametrize("failing", ["validate", "what-if", "create"])
+def test_a_step_that_fails_ends_the_deployment(failing: str, agent: Agent) -> None:
+    ended = deploy(agent, f"[[ $3 == {failing} ]] && {{ echo '{INJECTION}' >&2; exit 1; }}\n{DEPLOYED}")
+    assert ended.status == 1
+    assert ended.commands == []
+    assert agent.calls("az")[-1][2] == failing
+
+
+@pytest.mark.parametrize(
+    "shown", ["echo False", "exit 1", "echo", f"echo '{INJECTION}'"], ids=["never", "refused", "empty", "odd"]
+)
+def test_a_revision_that_does_not_get_ready_is_a_failure(shown: str, agent: Agent) -> None:
+    ended = deploy(agent, f"[[ $1 == resource ]] && {{ {shown}; exit; }}\n{DEPLOYED}", READY_SECONDS="-1")
+    assert ended.status == 1
+    assert ended.commands == []
+
+
+@pytest.mark.parametrize("made", ["", "http://gate.example\\n/subscriptions/s", f"{INJECTION}\\n/x"])
+def test_an_odd_answer_of_a_deployment_is_a_failure(made: str, agent: Agent) -> None:
+    ended = deploy(agent, f"[[ $3 == create ]] && {{ printf '{made}'; exit 0; }}\n{DEPLOYED}")
+    assert (ended.status, ended.commands) == (1, [])

@@ -30,11 +30,11 @@ from app.domain.labels import (
     unguarded,
     variants,
 )
-from app.domain.outcome import Cause, Missing, Observed, Outcome, cause
+from app.domain.outcome import Cause, Missing, Observed, Outcome, place
 from app.domain.parents import decoded
 from app.domain.query import ParentNames, QuerySettings
 from app.domain.reasons import Code, Verdict
-from tests.domain.making import absent, asked, at, kept, run_of
+from tests.domain.making import absent, asked, kept, run_of
 
 PAY = "https://stcontoso.blob.core.windows.net/docs/pay.pdf"
 PAY_ENCODED = "aHR0cHM6Ly9zdGNvbnRvc28uYmxvYi5jb3JlLndpbmRvd3MubmV0L2RvY3MvcGF5LnBkZg2"
@@ -221,7 +221,7 @@ def test_the_cause_of_a_loss_tells_deleted_from_hidden(
         missing=Missing(candidate=missing_),
         filtered_out=Missing(candidate=filtered),
     )
-    assert cause(lost, at(None), QuerySettings()) is expected
+    assert place(lost, ("d1",), None, QuerySettings()) is expected
 
 
 def test_an_entry_of_which_one_document_is_deleted_and_the_other_hidden_is_hidden() -> None:
@@ -232,12 +232,12 @@ def test_an_entry_of_which_one_document_is_deleted_and_the_other_hidden_is_hidde
         missing=Missing(candidate=("d1",)),
         filtered_out=Missing(candidate=("d2",)),
     )
-    assert cause(lost, at(None), QuerySettings()) is Cause.FILTERED_OUT
+    assert place(lost, ("d1", "d2"), None, QuerySettings()) is Cause.FILTERED_OUT
 
 
 def test_what_the_filter_hides_on_the_baseline_alone_is_no_cause() -> None:
     lost = Observed(id="q1", question="?", answers=("d1",), filtered_out=Missing(baseline=("d1",)))
-    assert cause(lost, at(None), QuerySettings()) is Cause.NOT_RETRIEVED
+    assert place(lost, ("d1",), None, QuerySettings()) is Cause.NOT_RETRIEVED
 
 
 def test_critical_questions_that_the_baseline_does_not_answer_guard_nothing_yet() -> None:

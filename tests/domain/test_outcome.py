@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
+from app.domain.observation import Hit
 from app.domain.outcome import (
     Cause,
     Missing,
     Observed,
     Outcome,
-    cause,
     critical_lost,
     differ,
     first_where,
     outcome,
+    place,
     tally,
 )
 from app.domain.query import QuerySettings, Side
@@ -255,42 +256,26 @@ def test_the_first_observation_that_shows_it_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("candidate", "missing", "expected"),
+    ("hit", "missing", "expected"),
     [
-        (7, (), Cause.RANKED_OUT),
+        (Hit(rank=6, key="k", parent="d1"), (), Cause.RANKED_OUT),
+        (Hit(rank=5, key="k", parent="d1"), (), None),
         (None, (), Cause.NOT_RETRIEVED),
         (None, ("d1",), Cause.DOCUMENT_MISSING),
         (None, ("other",), Cause.NOT_RETRIEVED),
-        (1, (), None),
-        ("!", (), None),
     ],
 )
-def test_a_lost_answer_has_a_cause(
-    candidate: int | str | None, missing: tuple[str, ...], expected: Cause | None
-) -> None:
-    observed = asked("q1", [1], [candidate], missing=Missing(candidate=missing))
-    assert cause(observed, observed.candidate[0], _QUERY) is expected
+def test_an_answer_is_somewhere(hit: Hit | None, missing: tuple[str, ...], expected: Cause | None) -> None:
+    observed = asked("q1", [1], [None], missing=Missing(candidate=missing))
+    assert place(observed, ("d1",), hit, _QUERY) is expected
 
 
 def test_an_answer_below_the_cut_off_is_said_to_be() -> None:
-    observed = asked("q1", [1], [1])
-    assert cause(observed, observed.candidate[0], QuerySettings(min_score=0.5)) is Cause.BELOW_CUT_OFF
-
-
-def test_a_missing_document_outweighs_one_that_was_not_found() -> None:
-    keys: dict[str, Any] = {"answers": ("d1", "d2", "d3"), "require_all": True}
-    observed = asked("q1", [1], [9], missing=Missing(candidate=("d3",)), **keys)
-    assert cause(observed, observed.candidate[0], _QUERY) is Cause.DOCUMENT_MISSING
-    observed = asked("q1", [1], [9], **keys)
-    assert cause(observed, observed.candidate[0], _QUERY) is Cause.NOT_RETRIEVED
+    hit = Hit(rank=1, key="k", parent="d1", score=0.4)
+    assert place(asked("q1", [1], [1]), ("d1",), hit, QuerySettings(min_score=0.5)) is Cause.BELOW_CUT_OFF
 
 
 def test_an_alternative_that_is_left_was_not_found_rather_than_missing() -> None:
     missing = Missing(candidate=("d1",))
     observed = asked("q1", [1], [None], missing=missing, answers=("d1", "d2"))
-    assert cause(observed, observed.candidate[0], _QUERY) is Cause.NOT_RETRIEVED
-
-
-def test_an_unlabelled_question_has_no_cause() -> None:
-    observed = unlabelled("q1")
-    assert cause(observed, observed.candidate[0], _QUERY) is None
+    assert place(observed, ("d1", "d2"), None, _QUERY) is Cause.NOT_RETRIEVED

@@ -3,7 +3,9 @@
     with Proxy(service.url, decide) as proxy: … proxy.url …
 
 `decide` sees each `Passing` and says what becomes of it: PASS; LOSE, handed on, and the answer thrown away;
-RESET, not handed on; or a status, with which the proxy itself answers. `proxy.passed` lists them all.
+RESET, not handed on; or a status, with which the proxy itself answers. `proxy.passed` lists them all. With
+`idle_seconds` a request whose answer has not begun by then is given up with a 504, as an ingress does; `proxy.idle`
+counts them.
 """
 
 import socket
@@ -12,6 +14,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from http import HTTPStatus
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -43,8 +46,10 @@ Decide = Callable[[Passing], Act | int]
 class Proxy:
     """See the module."""
 
-    def __init__(self, target: str, decide: Decide) -> None:
+    def __init__(self, target: str, decide: Decide = lambda _: Act.PASS, *, idle_seconds: float = 60) -> None:
         self.passed: list[Passing] = []
+        self.idle = 0
+        self._idle_seconds = idle_seconds
         self._parts = urlsplit(target)
         self._decide = decide
         self._lock = threading.Lock()
@@ -104,14 +109,24 @@ class Proxy:
         if act is Act.RESET:
             _reset(handler)
             return
-        status, headers, body = self._handed_on(passing)
+        try:
+            status, headers, body = self._handed_on(passing)
+        except TimeoutError:
+            self.idle += 1
+            _answer(
+                handler,
+                HTTPStatus.GATEWAY_TIMEOUT,
+                [("Content-Type", "text/html")],
+                b"<h1>Gateway Timeout</h1>",
+            )
+            return
         if act is Act.LOSE:
             _reset(handler)
         else:
             _answer(handler, status, headers, body)
 
     def _handed_on(self, passing: Passing) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = HTTPConnection(self._parts.hostname or "", self._parts.port, timeout=60)
+        connection = HTTPConnection(self._parts.hostname or "", self._parts.port, timeout=self._idle_seconds)
         try:
             headers = {name: value for name, value in passing.headers.items() if name not in _HOP_BY_HOP}
             connection.request(passing.method, passing.path, passing.body or None, headers)

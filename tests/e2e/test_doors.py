@@ -6,7 +6,19 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.programs import DOCUMENTS, PLAIN, RUN, SEARCH_KEY, Gate, ids, junit, outcomes, questions, until
+from tests.e2e.programs import (
+    DOCUMENTS,
+    PLAIN,
+    RUN,
+    SEARCH_KEY,
+    Ended,
+    Gate,
+    ids,
+    junit,
+    outcomes,
+    questions,
+    until,
+)
 from tests.scripted import Chunk, Rows, ScriptedSearch, ranked
 
 IN, OUT = ranked(2, "d1"), ranked(8, "d1")
@@ -60,8 +72,14 @@ def test_both_doors_come_to_the_same(gate: Gate, search: ScriptedSearch, tmp_pat
     assert ids(by_process["reasons"]) == ["critical-lost", "too-noisy", "net-loss"]
     assert (here.status, there.status) == (1, 1)
     assert here.last_line == there.last_line
+    assert _without_id(here, by_process) == _without_id(there, by_service)
+    assert "took its place" in here.out
     folders = sorted(tmp_path.glob("record-*"))
     assert [sorted(each.name for each in folder.iterdir()) for folder in folders] == [sorted(DOCUMENTS)] * 2
+
+
+def _without_id(ended: Ended, record: dict[str, Any]) -> str:
+    return ended.out.replace(record["id"], "<id>")
 
 
 def test_documents_quote_nothing_where_passages_are_not_wanted(gate: Gate, search: ScriptedSearch) -> None:

@@ -8,7 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from tests.e2e.programs import DOCUMENTS, PLAIN, RUN, Gate, junit, lines, outcomes, questions
+from tests.azurite import KEY as RUNS_KEY
+from tests.e2e.programs import DOCUMENTS, PLAIN, RUN, Gate, Served, junit, lines, outcomes, questions
 from tests.e2e.proxies import Act, Passing, Proxy
 from tests.report.reading import Page
 from tests.scripted import Chunk
@@ -84,6 +85,33 @@ def test_s16_one_key_is_one_run(gate: Gate) -> None:
         for each in keyless:
             service.done(each)
         assert sorted(gate.kept) == sorted([record["id"], *keyless]), "without a key every request is a run"
+
+
+def test_s16_two_replicas_start_one_run(gate: Gate, container_url: str) -> None:
+    """Asked at the same moment, and again while it runs and when it is done; each question is searched for once."""
+    gate.environment |= {"GATE_RUNS_URL": container_url, "GATE_RUNS_KEY": RUNS_KEY}
+    gate.search.latency = 0.05
+    names = [f"q{place}" for place in range(8)]
+    golden = {"name": "hr", "jsonl": lines(questions(*names)), "toml": POLICY}
+    body = {"candidate_index": "kb-v2", "baseline_index": "kb-v1", "golden": golden}
+    with gate.serving() as one, gate.serving() as other:
+
+        def post(to: Served) -> httpx.Response:
+            return to.client.post("/v1/runs", json=body, headers={"Idempotency-Key": "build-77"})
+
+        with ThreadPoolExecutor(2) as pool:
+            answers = list(pool.map(post, (one, other)))
+        answers += [post(each) for each in (one, other)]
+        records = [each.done(answers[0].json()["id"]) for each in (one, other)]
+        answers += [post(each) for each in (one, other)]
+        listed = [run["id"] for run in one.client.get("/v1/runs").json()["runs"]]
+    assert {each.status_code for each in answers} == {202}
+    assert {each.json()["id"] for each in answers} == {records[0]["id"]}
+    assert listed == [records[0]["id"]]
+    assert records[0] == records[1]
+    assert (records[0]["verdict"], records[0]["manifest"]["starts"]) == ("PASS", 1)
+    for index in ("kb-v1", "kb-v2"):
+        assert [len(gate.search.searches(index, f"about {name}")) for name in names] == [1] * 8
 
 
 def test_s16_the_command_line_makes_its_key_once(gate: Gate) -> None:

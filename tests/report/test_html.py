@@ -98,15 +98,16 @@ def test_lost_questions_show_both_contexts_side_by_side() -> None:
     ]
     assert places == sorted(places)
     first = lost[places[0] : places[1]]
-    assert "Expected leave-policy Rank before → after 2, 2 → 9, 9" in first
-    assert "Where it went ranked out: at 9, and the context ends at 5" in first
+    assert "Expected Leave policy leave-policy Rank before → after 2, 2 → 9, 9" in first
+    assert "Why ranked-out Before at 2, now at 9; the context ends at 5. Keyword rank 2 → none" in first
+    assert first.count("the context ends at 5") == 2  # why, and below the candidate's chunks where it is now
     assert "Took its place Leave archive 2019 (leave-archive-2019)" in first
     before, after = first[first.index("Before: kb-v1") :].split("After: kb-v2")
     assert "2 Leave policy answer gone leave-policy · score 0.031, ranker 2.8" in before
     assert examples.PASSAGES["leave-policy"] in before
     assert "1 Leave archive 2019 new leave-archive-2019" in after
     assert "2 Parental leave parental-leave" in after
-    assert "Answer: ranked out: at 9, and the context ends at 5" in after
+    assert "Answer: at 9 of 9, and the context ends at 5" in after
     # 4 cards of 2 sides of 5 chunks; answers: 2 + 1 + 1 + 1 before, 0 after but parental-pay at 5 is another
     assert found.count("li", "chunk") == 40
     assert found.count("li", "answer") == 5
@@ -115,7 +116,7 @@ def test_lost_questions_show_both_contexts_side_by_side() -> None:
 def test_the_first_observation_that_shows_the_flip_is_shown() -> None:
     lost = page(examples.unsteady()).section("lost")
     assert "3, 3 → 5, 6" in lost
-    assert "ranked out: at 6" in lost  # the second of the candidate's; in the first it is in context
+    assert "Answer: at 6 of 10" in lost  # the second of the candidate's; in the first it is in context
     assert "unsteady: not every time" in lost
 
 
@@ -235,7 +236,7 @@ def test_a_chunk_below_the_cut_off_is_marked() -> None:
     question = examples.asked(Observed(id="q1", question="First?", answers=("d1",)), (2, 2), (2, 2))
     lost = page(examples.example(examples.a_run(query=queries), [question])).section("lost")
     assert "2, 2 → 2 (below cut-off), 2 (below cut-off)" in lost
-    assert "found within reach, but below the score cut-off" in lost
+    assert "Answer: at 2 of 10, but below the score cut-off" in lost
     assert "2 D1 answer below cut-off d1" in lost
     assert lost.count("below cut-off new") == 3
 
@@ -248,8 +249,9 @@ def test_require_all_shows_where_every_document_went() -> None:
     run = examples.a_run()
     both = replace(question, baseline=(before, before), candidate=(after, after))
     lost = page(examples.example(run, [both])).section("lost")
-    assert "Expected form (rank 1 → 1) and a or b (rank 2 → 6)" in lost
+    assert "Expected Form form (rank 1 → 1) and A a or B b (rank 2 → 6)" in lost
     assert "2, 2 → 6, 6" in lost
+    assert "Answer: a or b: at 6 of 7, and the context ends at 5" in lost
 
 
 # decisions -------------------------------------------------------------------------------------------------

@@ -109,13 +109,18 @@ def test_a_failure_tells_before_after_cause_and_newcomers() -> None:
     failure = case(parsed(examples.failing()), "leave-carry-over").find("failure")
     assert failure is not None
     assert failure.get("type") == "critical-lost"
-    assert failure.get("message") == (
-        "critical lost: rank 2, 2 → 9, 9; ranked out: at 9, and the context ends at 5"
-    )
+    assert failure.get("message") == "critical lost: rank 2, 2 → 9, 9; ranked-out"
     lines = (failure.text or "").split("\n")
     assert "expected: leave-policy" in lines
     assert "rank before → after: 2, 2 → 9, 9" in lines
-    assert "cause: ranked out: at 9, and the context ends at 5" in lines
+    assert "cause: ranked-out" in lines
+    assert "why: Before at 2, now at 9; the context ends at 5." in lines
+    assert any(
+        line.startswith(
+            "why: Keyword rank 2 → none, vector rank 3 → 4, without the ranker rank 2 → 9: keyword"
+        )
+        for line in lines
+    )
     assert "took its place: Leave archive 2019 (leave-archive-2019)" in lines
     assert "before 2: Leave policy (leave-policy)" in lines
     assert "after 1: Leave archive 2019 (leave-archive-2019)" in lines

@@ -46,7 +46,11 @@ def test_lists_lost_questions_critical_first_with_all_that_decides_them() -> Non
         "lookup",
         "leave-policy",
         "2, 2 → 9, 9",
-        "ranked out: at 9, and the context ends at 5",
+        (
+            "ranked-out Before at 2, now at 9; the context ends at 5. Keyword rank 2 → none, "
+            "vector rank 3 → 4, without the ranker rank 2 → 9: keyword search lost it: look at the analyzer, "
+            "the searchable fields and the words that its chunks still carry."
+        ),
         "Leave archive 2019 (leave-archive-2019)",
         "hr-content@contoso.example",
     ]
@@ -54,7 +58,13 @@ def test_lists_lost_questions_critical_first_with_all_that_decides_them() -> Non
     assert table[1][4] == "3, 3 → 5, 6"
     assert table[2][6] == "Hotel rates (hotel-rates); Canteen (canteen); Payroll (payroll)"
     assert table[2][7] == "finance@contoso.example"
-    assert table[3][4:6] == ["1, 1 → none, none", "document missing from candidate: visa-letters"]
+    assert table[3][4:6] == [
+        "1, 1 → none, none",
+        (
+            "document-missing The candidate index does not hold visa-letters: index it again, or correct the label if "
+            "it is gone on purpose."
+        ),
+    ]
 
 
 def test_lists_errors_stale_noisy_and_gained_questions() -> None:

@@ -68,6 +68,11 @@ def test_names_are_the_contracts() -> None:
             "twin": None,
             "quote": None,
         },
+        "took_its_place": {
+            "first": [{"rank": n, "key": f"newer-{n}-{n}", "parent": f"newer-{n}"} for n in (1, 2, 3)],
+            "more": 2,
+            "returned": 10,
+        },
     }
     assert found["counts"]["evaluated"] == 11
     assert found["created_at"] == "2026-11-30T09:00:00Z"

@@ -1,8 +1,8 @@
 """The application over a store in memory and a fake search service, and what callers send to it."""
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,12 +14,14 @@ from app.domain.errors import NotFoundError
 from app.domain.golden import GoldenTexts
 from app.domain.query import Embedding
 from app.gate.audit import AuditTrail
+from app.gate.control import FlipLimits, LiveControl
 from app.gate.execute import Execution, Limits
 from app.gate.opened import OpenGate
 from app.gate.preflight import PROBE
 from app.gate.records import RunRecords
 from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
+from app.gate.watch import Watches
 from app.web.access import Access
 from app.web.api import create_api
 from tests.fakes.live import FakeLive
@@ -79,7 +81,9 @@ def body(**members: Any) -> dict[str, Any]:
 
 @dataclass(slots=True, kw_only=True)
 class Service:
-    """What outlives a process: the store, the search service, and the ids that were given out."""
+    """What outlives a process: the store, the search service, the ids that were given out, and where the live
+    index is named, if anywhere.
+    """
 
     store: MemoryStore = field(default_factory=MemoryStore)
     search: FakeSearch = field(default_factory=FakeSearch)
@@ -101,13 +105,26 @@ class Service:
     def runs_kept(self) -> list[str]:
         return [name for name in self.store.documents if name.startswith("status/")]
 
-    def application(self, open_access: OpenAccess | None = None) -> FastAPI:
-        return create_api(self._open, version="1.2.3", open_access=open_access)
+    def application(
+        self, open_access: OpenAccess | None = None, *, starts_per_hour: int | None = None, tls: bool = False
+    ) -> FastAPI:
+        return create_api(
+            self.opened, version="1.2.3", open_access=open_access, starts_per_hour=starts_per_hour, tls=tls
+        )
 
     @asynccontextmanager
-    async def serving(self, application: FastAPI | None = None) -> AsyncIterator[httpx.AsyncClient]:
-        """A client of the application, started; it is stopped at the end as a process is."""
-        api = application or self.application()
+    async def serving(
+        self, application: FastAPI | None = None, *, open_access: OpenAccess | None = None
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        """A client of the application, started; it is stopped at the end as a process is. `open_access`: how
+        callers sign in; None: nobody does.
+        """
+        async with AsyncExitStack() as stack:
+            api = application or stack.enter_context(_lent(self, open_access))
+            yield await stack.enter_async_context(self._started_up(api))
+
+    @asynccontextmanager
+    async def _started_up(self, api: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         async with (
             api.router.lifespan_context(api),
             httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url="http://gate") as client,
@@ -115,7 +132,7 @@ class Service:
             yield client
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[OpenGate]:
+    async def opened(self) -> AsyncIterator[OpenGate]:
         records = RunRecords(self.store)
         execution = Execution(
             records=records,
@@ -125,15 +142,31 @@ class Service:
             now=lambda: NOON,
             new_claim=self._claim,
         )
+        trail = AuditTrail(self.store)
+        control = None if self.live is None else self._control(self.live, records, trail)
         yield OpenGate(
             records=records,
             golden_sets=self.golden_sets,
             search=self.search,
-            live=self.live,
             execution=execution,
             supervisor=Supervisor(records=records, execution=execution),
             stamp=self._stamp,
-            trail=AuditTrail(self.store),
+            trail=trail,
+            live=self.live,
+            control=control,
+            watches=None if control is None else Watches(control=control),
+        )
+
+    def _control(self, live: FakeLive, records: RunRecords, trail: AuditTrail) -> LiveControl:
+        return LiveControl(
+            pointer=live,
+            trail=trail,
+            records=records,
+            golden_sets=self.golden_sets,
+            search=self.search,
+            embedder=NoEmbedder(),
+            now=lambda: NOON,
+            limits=FlipLimits(watch_tries=2, watch_pause_seconds=0),
         )
 
     def _claim(self) -> str:
@@ -146,6 +179,44 @@ class Service:
         return Stamp(
             run_id=f"run-{number:04}", now=NOON + timedelta(minutes=number), seed=number, manifest={}
         )
+
+
+@dataclass(slots=True)
+class _Lent:
+    """An application, and whom it is lent to: one takes a fifth of a second to make, and thousands of tests
+    want one.
+    """
+
+    service: Service | None = None
+    open_access: OpenAccess | None = None
+
+    def application(self, *, signing_in: bool) -> FastAPI:
+        return create_api(self._open, version="1.2.3", open_access=self._open_access if signing_in else None)
+
+    def _open(self) -> AbstractAsyncContextManager[OpenGate]:
+        assert self.service is not None
+        return self.service.opened()
+
+    def _open_access(self) -> AbstractAsyncContextManager[Access]:
+        assert self.open_access is not None
+        return self.open_access()
+
+
+_IDLE: dict[bool, list[tuple[_Lent, FastAPI]]] = {True: [], False: []}
+
+
+@contextmanager
+def _lent(service: Service, open_access: OpenAccess | None) -> Iterator[FastAPI]:
+    idle = _IDLE[open_access is not None]
+    if idle:
+        lent, api = idle.pop()
+    else:
+        lent = _Lent()
+        api = lent.application(signing_in=open_access is not None)
+    lent.service, lent.open_access = service, open_access
+    yield api
+    api.state._state.clear()
+    idle.append((lent, api))  # not where a test failed: nobody knows how it was left
 
 
 async def done(client: httpx.AsyncClient, **members: Any) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from app.domain import errors
-from app.domain.errors import StorageError
+from app.domain.condition import Condition, Need
+from app.domain.errors import NotClearedError, StorageError
 from app.web.api import create_api
 from app.web.problems import KINDS
 from tests.web.served import Service, body, problem
@@ -57,6 +58,25 @@ async def test_a_store_that_fails_is_told_as_such(service: Service, client: http
         refused = await client.send(request)
         assert problem(refused, 503)["detail"] == "The account does not answer."
         assert refused.headers["retry-after"] == "5"
+
+
+async def test_a_run_that_is_not_cleared_is_refused_with_every_condition_that_does_not_hold(
+    service: Service, client: httpx.AsyncClient
+) -> None:
+    conditions = (
+        Condition(code=Need.AGE, holds=False, message="It is old. Run again."),
+        Condition(code=Need.BASELINE_LIVE, holds=False, message="Live is 'kb-v9'."),
+    )
+    service.store.fail(error=NotClearedError("run-0001", conditions))
+    found = problem(await client.get("/v1/runs"), 409)
+    assert found["type"] == "urn:search-index-gate:not-cleared"
+    assert found["detail"] == (
+        "Run run-0001 is not cleared for promotion. It is old. Run again. Live is 'kb-v9'."
+    )
+    assert [(fault["where"], fault["message"]) for fault in found["faults"]] == [
+        ("age", "It is old. Run again."),
+        ("baseline-live", "Live is 'kb-v9'."),
+    ]
 
 
 @pytest.mark.parametrize("accept", ["*/*", "text/html"])
@@ -113,6 +133,14 @@ def operations() -> dict[str, dict[str, Any]]:
 def test_the_openapi_document_names_the_calls_of_the_contract() -> None:
     assert set(operations()) == {
         "POST /v1/runs",
+        "GET /v1/runs/{run_id}/clearance",
+        "POST /v1/runs/{run_id}/promote",
+        "GET /v1/runs/{run_id}/promotion",
+        "GET /v1/live",
+        "POST /v1/live/rollback",
+        "GET /v1/live/retirement",
+        "GET /v1/audit",
+        "GET /v1/audit/verification",
         "POST /v1/runs/{run_id}/judge",
         "POST /v1/judge",
         "GET /v1/runs",
