@@ -9,6 +9,7 @@ from azure.core.credentials import AzureKeyCredential
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.adapters.limiter import Limiter
 from app.adapters.search import AzureSearch
 from app.domain.errors import GateError
 from app.gate.ports import Answer
@@ -71,7 +72,7 @@ def _opened(service: ScriptedSearch) -> AzureSearch:
     return AzureSearch(
         endpoint=service.url,
         credential=AzureKeyCredential(KEY),
-        max_concurrency=2,
+        limiter=Limiter(ceiling=2),
         query_timeout_seconds=5,
     )
 

@@ -6,6 +6,7 @@ python -m tests.soak [--share 0.1]      # a tenth of it
 import argparse
 import os
 import signal
+import subprocess
 import tempfile
 import time
 import uuid
@@ -77,7 +78,7 @@ def _series(name: str, count: int, trial: Callable[[Gate, int, dict[str, Any]], 
         with _gate() as gate:
             try:
                 found[trial(gate, number, expected)] += 1
-            except AssertionError as error:
+            except (AssertionError, subprocess.TimeoutExpired) as error:
                 found["FAILED"] += 1
                 print(f"{name}, trial {number}: {error}")
     told = "; ".join(f"{times} {what}" for what, times in sorted(found.items()))
@@ -89,7 +90,7 @@ def _gate() -> Iterator[Gate]:
     with tempfile.TemporaryDirectory() as folder, ScriptedSearch(key=SEARCH_KEY) as search:
         for name in ("kb-v1", "kb-v2"):
             search.index(name, otherwise=["x", "d1", "x", "x", "x", "x", "x", "x"])
-        yield Gate(folder=Path(folder), search=search)
+        yield Gate(folder=Path(folder), search=search, patience=300)
 
 
 main()
