@@ -37,8 +37,7 @@ from app.web.problems import as_message
 PROOF = "proof"  # the field of a form that only a page of ours can fill
 
 _FORM = "application/x-www-form-urlencoded"
-_MEGABYTE = 1024 * 1024
-LARGEST_BODY = 32 * _MEGABYTE  # bytes
+LARGEST_BODY = 32 * 1024 * 1024  # bytes
 LARGEST_SMALL_BODY = 256 * 1024  # of a body that holds no golden set
 
 _MOST_FIELDS = 100_000  # of a form; an override names every question that failed
@@ -311,7 +310,7 @@ async def _received(request: Request, most: int) -> bytes:
 
 def _too_large(most: int) -> HTTPException:
     told = "split the golden set, or deploy it" if most == LARGEST_BODY else "this call takes no more"
-    size = f"{most // _MEGABYTE} MB" if most >= _MEGABYTE else f"{most // 1024} KB"
+    size = f"{most / 1024**2:g} MB" if most >= 1024**2 else f"{most / 1024:g} KB"
     detail = f"A body may hold {size} here: {told}."
     return HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
 

@@ -30,7 +30,7 @@ from app.gate.ports import Ask
 from app.gate.start import StartRequest, start
 from app.main import open_gate
 from app.settings import Settings
-from tests.bench import capacity, growth, inventory, serving
+from tests.bench import capacity, growth, inventory, pages, serving
 from tests.bench.processes import KEY, fields, golden, question, service
 
 T = TypeVar("T")
@@ -241,3 +241,8 @@ def _further() -> Iterator[tuple[str, tuple[str, ...], Iterable[tuple[str, ...]]
     )
     yield "programs", ("what", "measured", "against", "ratio", "goal"), serving.starts()
     yield "many runs at once in one service", ("what", "measured", "goal"), serving.tenfold()
+    yield (
+        f"a run of {pages.QUESTIONS:,} questions, {pages.LOST} lost, looked at afresh",
+        ("what", "time", "processor", "size"),
+        pages.rows(),
+    )
