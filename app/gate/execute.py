@@ -176,7 +176,7 @@ class Execution:
         comparison = Comparison(
             run=keeper.run,
             questions=questions,
-            seed=int(keeper.run.manifest["seed"]),
+            seed=keeper.run.manifest.get("seed", 0),
             search=self.search,
             embedder=self.embedder,
             ledger=ledger,
@@ -310,8 +310,7 @@ class Execution:
     async def _finish(self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger) -> Run:
         finished = replace(keeper.run, finished_at=self.now(), progress=keeper.progress)
         done, writer = await asyncio.to_thread(_decided, finished, questions, ledger)
-        await self.records.keep_evidence(done, writer)
-        keeper.run = done
+        keeper.run = done = await self.records.keep_evidence(done, writer)
         await keeper.keep()
         await self.records.close(done.id)
         return done
@@ -448,7 +447,7 @@ class _Keeper:
     async def begin(self, now: datetime) -> None:
         """Write the claim into the run's status. ConflictError if one of a higher number is there."""
         while True:
-            if int(self.run.manifest.get("starts", 0)) >= self.claim.number or self.run.state is State.DONE:
+            if self.run.manifest.get("starts", 0) >= self.claim.number or self.run.state is State.DONE:
                 raise ConflictError(f"The run {self.run.id} was taken up by another process.")
             begun = replace(
                 self.run,

@@ -310,7 +310,8 @@ async def _received(request: Request, most: int) -> bytes:
 
 def _too_large(most: int) -> HTTPException:
     told = "split the golden set, or deploy it" if most == LARGEST_BODY else "this call takes no more"
-    detail = f"A body may hold {most // 1024:,} KB here: {told}."
+    size = f"{most / 1024**2:g} MB" if most >= 1024**2 else f"{most / 1024:g} KB"
+    detail = f"A body may hold {size} here: {told}."
     return HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
 
 

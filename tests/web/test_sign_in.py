@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -14,9 +16,11 @@ from app.web.access import NEEDED
 from app.web.sessions import LIFETIME, UNDER_WAY
 from app.web.sign_in import ours
 from tests.directory import ADA, CLIENT, SECRET, TENANT, Directory
+from tests.fakes.live import FakeLive
 from tests.web.served import Service, done, golden, lines, problem
 from tests.web.signing_in import access_of, begun, forms, signed_in
 
+ROOT = Path(__file__).parents[2]
 PAGE = {"Accept": "text/html"}
 SAME = {"Sec-Fetch-Site": "same-origin"}
 
@@ -299,6 +303,39 @@ async def test_the_file_of_a_report_knows_nobody(service: Service, directory: Di
         file = (await browser.get(f"/v1{page}/report.html")).text
         assert "Ada Lovelace" not in file
         assert "proof" not in {name for form in forms(file) for name in form.fields}
+
+
+async def test_who_may_promote_does_it_by_a_form_and_nobody_else_sees_one(directory: Directory) -> None:
+    service = Service(live=FakeLive())
+    async with service.serving(service.application(access_of(directory))) as browser:
+        browser.headers["Authorization"] = f"Bearer {directory.token('Gate.Run')}"
+        page = f"/runs/{(await done(browser))['id']}/promotion"
+        del browser.headers["Authorization"]
+        browser.headers.update(PAGE)
+        await signed_in(browser, directory, "Gate.Review")
+        assert {form.action for form in forms((await browser.get(page)).text)} == {"/sign-out"}
+        await signed_in(browser, directory, "Gate.Promote", oid=ADA, name="Ada")
+        (form,) = [each for each in forms((await browser.get(page)).text) if each.action == page]
+        assert (await browser.post(page, data={**form.fields, "proof": "x"}, headers=SAME)).status_code == 403
+        assert service.live is not None
+        assert service.live.index == "kb-v1"
+        assert (await browser.post(page, data=form.fields, headers=SAME)).status_code == 303
+        assert service.live.index == "kb-v2"
+        records = (await browser.get("/v1/audit")).json()["records"]
+        assert records[0]["actor"] == f"Ada [{ADA}]"
+        (back,) = [
+            each for each in forms((await browser.get("/live")).text) if each.action == "/live/rollback"
+        ]
+        assert back.fields["proof"]
+
+
+@pytest.mark.parametrize(
+    "template", sorted((ROOT / "app").glob("*/templates/*.html")), ids=lambda path: path.name
+)
+def test_every_form_of_every_template_holds_the_proof(template: Path) -> None:
+    text = template.read_text(encoding="utf-8")
+    for form in re.findall(r"<form[^>]*method=.?post.*?</form>", text, re.DOTALL | re.IGNORECASE):
+        assert 'include "proof.html"' in form or "proof(" in form
 
 
 # the way out ----------------------------------------------------------------------------------------------
