@@ -213,6 +213,7 @@ def _flip_limits(settings: Settings) -> FlipLimits:
         settle_seconds=settings.flip_settle_seconds,
         watch_pause_seconds=settings.watch_pause_seconds,
         watch_concurrency=settings.max_concurrency,
+        propagation_seconds=settings.propagation_seconds,
         retire_after=timedelta(hours=settings.retire_after_hours),
     )
 

@@ -2,21 +2,24 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from app.adapters.gate_service import GateService, open_gate_service
-from app.domain.audit import Verification
+from app.domain.audit import Kind, Verification
 from app.domain.errors import ConflictError, Fault, GateError, InputError
 from app.domain.watch import Watch
 from app.gate.follow import Followed
+from app.gate.promote import Promotion
 from app.main import log_to_stderr, open_trail
 from app.report.audit import clearance_lines, watch_lines, what, who, why
 from app.report.escaping import visible
 from app.settings import Settings, service_address
 
 DONE, REFUSED, FAILED = 0, 1, 2  # exit statuses
+_PAUSE_SECONDS = 1.0
 _GOOD = frozenset({Watch.HELD, Watch.NOTHING_TO_ASK})
 
 
@@ -72,7 +75,7 @@ def promote_command(settings: Settings, service: str | None, wanted: Promoting) 
             return DONE if found.cleared else REFUSED
         body = {"create": wanted.create, **({"reason": wanted.reason} if wanted.reason else {})}
         try:
-            made = await gate.promote(wanted.run_id, body)
+            made = await _promoted(gate, wanted.run_id, body)
         except ConflictError as error:
             _complain(str(error))
             return REFUSED
@@ -81,6 +84,19 @@ def promote_command(settings: Settings, service: str | None, wanted: Promoting) 
         return _ended(await _watched(gate, wanted))
 
     return _with_service(settings, service, go)
+
+
+async def _promoted(gate: GateService, run_id: str, body: Mapping[str, Any]) -> Promotion:
+    """The promotion. While one of the same run is under way (an answer was lost, or two ask at once) it is
+    waited for, and asked for again: the same asked twice is one.
+    """
+    while True:
+        try:
+            return await gate.promote(run_id, body)
+        except ConflictError:
+            if (await gate.promotion(run_id)).under_way is None:
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def _watched(gate: GateService, wanted: Promoting) -> Followed:
@@ -134,10 +150,12 @@ def rollback_command(settings: Settings, service: str | None, wanted: RollingBac
 
 
 async def _found(gate: GateService) -> str | None:
-    """What is live, so that a request that is sent twice goes back once; None where it was changed by hand,
-    which only the person who types may confirm.
+    """What is to be gone back from, so that a request that is sent twice goes back once; None where it was
+    changed by hand, which only the person who types may confirm.
     """
     found = await gate.live()
+    if found.under_way is not None and found.under_way.kind is Kind.ROLLING_BACK:
+        return found.under_way.before  # the same, asked before: it is completed, or made now
     return found.index if found.as_recorded else None
 
 
