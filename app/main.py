@@ -1,6 +1,5 @@
 """The composition root: adapters are opened here and given to whoever needs them."""
 
-import logging
 import platform
 import secrets
 from collections.abc import AsyncIterator
@@ -66,19 +65,6 @@ async def open_access(settings: Settings) -> AsyncIterator["Access"]:
             keys=SigningKeys(directory.keys),
         )
         yield Access(tokens)
-
-
-def log_to_stderr(settings: Settings) -> None:
-    """What this program logs, and the least of what its libraries do."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
-    for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    # the clients log a traceback for every error answer without a body, which they then handle well
-    for name in (
-        "azure.search.documents._utils.model_base",
-        "azure.appconfiguration._generated._utils.model_base",
-    ):
-        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 @asynccontextmanager

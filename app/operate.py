@@ -2,21 +2,22 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from app.adapters.gate_service import GateService, open_gate_service
+from app.adapters.logs import log_to_stderr
 from app.domain.audit import Kind, Verification
-from app.domain.errors import ConflictError, Fault, GateError, InputError
+from app.domain.errors import ConflictError, Fault, GateError, InputError, UnderWayError
 from app.domain.watch import Watch
 from app.gate.follow import Followed
-from app.gate.promote import Promotion
-from app.main import log_to_stderr, open_trail
 from app.report.audit import clearance_lines, watch_lines, what, who, why
 from app.report.escaping import visible
 from app.settings import Settings, service_address
+
+T = TypeVar("T")
 
 DONE, REFUSED, FAILED = 0, 1, 2  # exit statuses
 _PAUSE_SECONDS = 1.0
@@ -75,7 +76,7 @@ def promote_command(settings: Settings, service: str | None, wanted: Promoting) 
             return DONE if found.cleared else REFUSED
         body = {"create": wanted.create, **({"reason": wanted.reason} if wanted.reason else {})}
         try:
-            made = await _promoted(gate, wanted.run_id, body)
+            made = await _once_it_may(lambda: gate.promote(wanted.run_id, body))
         except ConflictError as error:
             _complain(str(error))
             return REFUSED
@@ -86,17 +87,19 @@ def promote_command(settings: Settings, service: str | None, wanted: Promoting) 
     return _with_service(settings, service, go)
 
 
-async def _promoted(gate: GateService, run_id: str, body: Mapping[str, Any]) -> Promotion:
-    """The promotion. While one of the same run is under way (an answer was lost, or two ask at once) it is
-    waited for, and asked for again: the same asked twice is one.
+async def _once_it_may(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer, when no other change of the live index is under way. That may be this very one, whose answer
+    was lost: the same asked twice is one.
     """
+    told = False
     while True:
         try:
-            return await gate.promote(run_id, body)
-        except ConflictError:
-            if (await gate.promotion(run_id)).under_way is None:
-                raise
-            await asyncio.sleep(_PAUSE_SECONDS)
+            return await ask()
+        except UnderWayError as error:
+            if not told:
+                sys.stderr.write(f"waiting: {visible(str(error))}\n")
+            told = True
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def _watched(gate: GateService, wanted: Promoting) -> Followed:
@@ -138,8 +141,9 @@ def rollback_command(settings: Settings, service: str | None, wanted: RollingBac
             "drill": wanted.drill or None,
             "reason": wanted.reason,
         }
+        body = {name: value for name, value in given.items() if value is not None}
         try:
-            made = await gate.rollback({name: value for name, value in given.items() if value is not None})
+            made = await _once_it_may(lambda: gate.rollback(body))
         except ConflictError as error:
             _complain(str(error))
             return REFUSED
@@ -154,8 +158,9 @@ async def _found(gate: GateService) -> str | None:
     changed by hand, which only the person who types may confirm.
     """
     found = await gate.live()
-    if found.under_way is not None and found.under_way.kind is Kind.ROLLING_BACK:
-        return found.under_way.before  # the same, asked before: it is completed, or made now
+    under_way = found.under_way
+    if under_way is not None:  # a roll back: the same, asked before, which is completed, or made now
+        return under_way.before if under_way.kind is Kind.ROLLING_BACK else found.index
     return found.index if found.as_recorded else None
 
 
@@ -193,9 +198,11 @@ def verify_command(settings: Settings, service: str | None) -> int:
 
     0: whole. 2: not, every broken link named.
     """
-    log_to_stderr(settings)
+    log_to_stderr(settings.log_level)
     if service or settings.service_url:
         return _with_service(settings, service, lambda gate: _verified(gate.verification()))
+
+    from app.main import open_trail  # noqa: PLC0415 — all that the service is made of, which nothing else here needs
 
     async def here() -> int:
         async with open_trail(settings) as trail:
@@ -216,7 +223,7 @@ async def _verified(verifying: Awaitable[Verification]) -> int:
 def _with_service(
     settings: Settings, service: str | None, act: Callable[[GateService], Awaitable[int]]
 ) -> int:
-    log_to_stderr(settings)
+    log_to_stderr(settings.log_level)
     url = service_address(service, "--service") if service else settings.service_url
     if url is None:
         message = "is needed, or GATE_SERVICE_URL: the service keeps what is live and its audit"
