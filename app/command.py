@@ -58,6 +58,7 @@ STATUS = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.ERROR: 2}
 _PLAIN_WIDTH = 120  # columns of a table where standard output is no terminal
 _LINE_EVERY_SECONDS = 5.0  # progress where standard error is no terminal
 _BEGIN_SECONDS = 5.0  # how long the start of a run may still take after a signal
+_SWITCH_SECONDS = 0.001  # a verdict is worked out in a thread; callers wait so long for it to give way
 _CANCEL_SECONDS = 30.0  # how long a cancelled run of the service may take to end
 
 
@@ -561,6 +562,7 @@ def serve_command(settings: Settings) -> int:
     faults = serving_faults(settings, os.environ)
     if faults:
         raise InputError(faults)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with _listening(settings.host, settings.port) as listening:
         asyncio.run(_serve(settings, listening))
     return 0

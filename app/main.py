@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from app import VERSION
-from app.adapters.blobs import open_blobs
 from app.adapters.credentials import azure_credential, azure_identity
 from app.adapters.embeddings import AzureEmbedder
 from app.adapters.folder import folder_of, open_folder
 from app.adapters.golden_files import GoldenFolder
-from app.adapters.live_alias import open_live_alias
-from app.adapters.live_setting import open_live_setting
+from app.adapters.limiter import Limiter
 from app.adapters.search import AzureSearch
 from app.domain.clearance import Rules
 from app.domain.errors import Fault, InputError
@@ -47,24 +45,44 @@ def create_app(settings: Settings) -> "FastAPI":
     from app.web.api import create_api  # noqa: PLC0415 — a run at the command line serves nothing
 
     access = (lambda: open_access(settings)) if settings.auth is Auth.ENTRA else None
-    return create_api(lambda: open_gate(settings), version=VERSION, open_access=access)
+    return create_api(
+        lambda: open_gate(settings),
+        version=VERSION,
+        open_access=access,
+        starts_per_hour=settings.starts_per_hour,
+        tls=settings.tls,
+    )
 
 
 @asynccontextmanager
 async def open_access(settings: Settings) -> AsyncIterator["Access"]:
     """How callers sign in to the service: with Entra."""
     from app.adapters.directory import open_directory  # noqa: PLC0415 — a run at the command line serves nothing
+    from app.adapters.sign_in import SignIn, by_identity, by_secret  # noqa: PLC0415
     from app.adapters.tokens import SigningKeys, TokenReader  # noqa: PLC0415
     from app.web.access import Access  # noqa: PLC0415
+    from app.web.sessions import Sessions  # noqa: PLC0415
 
-    async with open_directory(settings.entra_issuer) as directory:
+    secret, keys = _secret(settings.entra_client_secret), _secret(settings.session_keys)
+    async with (
+        open_directory(settings.entra_issuer) as directory,
+        azure_identity(settings.client_id) as identity,
+    ):
         tokens = TokenReader(
             issuer=settings.entra_issuer,
             tenant_id=settings.entra_tenant_id or "",
             audiences=settings.entra_audiences,
             keys=SigningKeys(directory.keys),
         )
-        yield Access(tokens)
+        people = SignIn(
+            directory=directory,
+            tokens=tokens,
+            client_id=settings.entra_client_id,
+            redirect_uri=f"{settings.public_url}/sign-in/callback",
+            prove=by_secret(secret) if secret else by_identity(identity),
+        )
+        sessions = Sessions((keys or "").split(","), tls=settings.tls)
+        yield Access(tokens=tokens, people=people, sessions=sessions)
 
 
 @asynccontextmanager
@@ -81,7 +99,7 @@ async def open_search(settings: Settings) -> AsyncIterator[AzureSearch]:
             credential=credential,
             audience=settings.search_audience,
             client_id=settings.client_id,
-            max_concurrency=settings.max_concurrency,
+            limiter=_limiter(settings),
             query_timeout_seconds=settings.query_timeout_seconds,
         ) as search,
     ):
@@ -97,6 +115,8 @@ async def open_live(settings: Settings) -> AsyncIterator[LivePointer | None]:
         if settings.live_alias is not None:
             if settings.search_endpoint is None:
                 raise InputError(searching_faults(settings))
+            from app.adapters.live_alias import open_live_alias  # noqa: PLC0415 — its client is loaded where it is used
+
             credential = await stack.enter_async_context(
                 azure_credential(_secret(settings.search_api_key), client_id=settings.client_id)
             )
@@ -109,6 +129,8 @@ async def open_live(settings: Settings) -> AsyncIterator[LivePointer | None]:
                 )
             )
         elif settings.live_key is not None:
+            from app.adapters.live_setting import open_live_setting  # noqa: PLC0415 — its client is loaded where it is used
+
             identity = await stack.enter_async_context(azure_identity(settings.client_id))
             yield await stack.enter_async_context(
                 open_live_setting(
@@ -134,7 +156,7 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
         embedder = await stack.enter_async_context(
             AzureEmbedder(
                 credential=embedding,
-                max_concurrency=settings.max_concurrency,
+                limiter=_limiter(settings),
                 query_timeout_seconds=settings.query_timeout_seconds,
             )
         )
@@ -231,11 +253,17 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> DocumentStore:
         return await stack.enter_async_context(open_folder(_DEFAULT_RUNS))
     if settings.runs_url.startswith("file:"):
         return await stack.enter_async_context(open_folder(folder_of(settings.runs_url)))
+    from app.adapters.blobs import open_blobs  # noqa: PLC0415 — its client is loaded where it is used
+
     key = _secret(settings.runs_key)
     if key is not None:
         return await stack.enter_async_context(open_blobs(settings.runs_url, key=key))
     identity = await stack.enter_async_context(azure_identity(settings.client_id))
     return await stack.enter_async_context(open_blobs(settings.runs_url, credential=identity))
+
+
+def _limiter(settings: Settings) -> Limiter:
+    return Limiter(ceiling=settings.max_concurrency, share=settings.capacity_share)
 
 
 def _secret(value: SecretStr | None) -> str | None:
@@ -259,6 +287,7 @@ def _stamp(settings: Settings) -> Stamp:
             "settings": {
                 "search_endpoint": settings.search_endpoint,
                 "max_concurrency": settings.max_concurrency,
+                "capacity_share": settings.capacity_share,
                 "query_timeout_seconds": settings.query_timeout_seconds,
                 "run_timeout_seconds": settings.run_timeout_seconds,
             },

@@ -17,6 +17,8 @@ from app.domain.errors import Fault, InputError
 from app.domain.index import is_index_name
 
 PREFIX = "GATE_"
+_SHORTEST_KEY = 32
+_MOST_KEYS = 2
 _SENDABLE = re.compile(r"[\x21-\x7e]+")
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -116,6 +118,24 @@ def _alias(value: str) -> str:
     return value
 
 
+def _origin(value: str) -> str:
+    address = _safe_address(value)
+    if urlsplit(address)[2:] != ("", "", ""):
+        raise ValueError("must be https://<host>, without a path")
+    return address
+
+
+def _session_keys(value: SecretStr) -> SecretStr:
+    keys = value.get_secret_value().split(",")
+    if len(keys) > _MOST_KEYS or any(
+        len(key) < _SHORTEST_KEY or not _SENDABLE.fullmatch(key) for key in keys
+    ):
+        raise ValueError(
+            "must be one key of at least 32 characters, or two with a comma, the newer one first"
+        )
+    return value
+
+
 def _listed(value: object) -> object:
     """Names between commas; blanks around them, and empty ones, are dropped."""
     if not isinstance(value, str):
@@ -152,7 +172,10 @@ class Settings(BaseSettings):
     auth: Auth = Auth.NONE
     entra_tenant_id: Annotated[str, AfterValidator(_tenant)] | None = None
     entra_audience: Annotated[str, AfterValidator(_audience)] | None = None
+    entra_client_secret: Secret | None = None
     entra_authority: SafeAddress = "https://login.microsoftonline.com"
+    public_url: Annotated[str, AfterValidator(_origin)] | None = None
+    session_keys: Annotated[SecretStr, AfterValidator(_session_keys)] | None = None
     service_url: Address | None = None
     service_scope: str | None = None
     service_token: Secret | None = None
@@ -161,12 +184,14 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     log_level: Annotated[str, Field(pattern="^(?i:debug|info|warning|error)$")] = "info"
     client_id: Annotated[str | None, Field(validation_alias="AZURE_CLIENT_ID")] = None
-    max_concurrency: Annotated[int, Field(ge=1, le=64)] = 2
+    max_concurrency: Annotated[int, Field(ge=1, le=64)] = 4
+    capacity_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     query_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
     run_timeout_seconds: Annotated[float, Field(gt=0, le=86_400)] = 3600
     takeover_seconds: Annotated[float, Field(ge=0.5, le=600)] = 15
     settle_seconds: Annotated[float, Field(ge=0, le=600)] = 2
     inventory_limit: Annotated[int, Field(ge=0)] = 100_000
+    starts_per_hour: Annotated[int, Field(ge=1)] = 60
     semantic_allowance: Annotated[int, Field(ge=0)] | None = None
     leg_probes: bool = True
     required_sets: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = ()
@@ -186,6 +211,11 @@ class Settings(BaseSettings):
     def entra_client_id(self) -> str:
         """The app registration's client id, the first audience."""
         return (self.entra_audience or "").partition(",")[0].removeprefix("api://")
+
+    @property
+    def tls(self) -> bool:
+        """Whether browsers reach the service by https."""
+        return (self.public_url or "").startswith("https://")
 
     @property
     def entra_audiences(self) -> tuple[str, ...]:
@@ -307,6 +337,8 @@ def _sign_in_faults(settings: Settings) -> list[Fault]:
     needed = {
         "entra_tenant_id": "the id of the tenant whose people and applications sign in",
         "entra_audience": "the client id of the gate's app registration",
+        "public_url": "the address that people reach the service by, https://<host>",
+        "session_keys": "what signs the cookies of people who sign in: at least 32 random characters",
         "runs_url": "where runs are kept for all who sign in, https://<account>.blob.core.windows.net/<container>",
     }
     found = [

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+from urllib.parse import parse_qsl
 
 import pytest
 from cryptography.hazmat.primitives import hashes
@@ -23,6 +24,8 @@ from joserfc.jwk import RSAKey
 
 TENANT = "72f988bf-86f1-41af-91ab-2d7cd011db47"
 CLIENT = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
+SECRET = "client-secret-of-the-tests"
+SESSION_KEY = "a-key-of-the-tests-that-signs-cookies"
 PIPELINE = "9a7d3d0e-57b8-4b0b-a1cf-1f4d7c9a0001"  # object ids
 ADA = "9a7d3d0e-57b8-4b0b-a1cf-1f4d7c9a0002"
 
@@ -34,6 +37,8 @@ class Directory:
         self.key = key("first")
         self.published: list[dict[str, Any]] = [public(self.key)]
         self.discovery: dict[str, Any] = {}  # members that differ
+        self.codes: dict[str, str] = {}  # id tokens by the codes that they are given for
+        self.exchanges: list[dict[str, str]] = []
         self.away = False
         self.asked: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -69,6 +74,9 @@ class Directory:
             "GATE_ENTRA_TENANT_ID": TENANT,
             "GATE_ENTRA_AUDIENCE": CLIENT,
             "GATE_ENTRA_AUTHORITY": self.authority,
+            "GATE_ENTRA_CLIENT_SECRET": SECRET,
+            "GATE_PUBLIC_URL": "http://127.0.0.1:8080",
+            "GATE_SESSION_KEYS": SESSION_KEY,
         }
 
     def rotate(self) -> None:
@@ -167,11 +175,25 @@ def _handler(directory: Directory) -> type[BaseHTTPRequestHandler]:
                 },
                 f"/{TENANT}/discovery/v2.0/keys": {"keys": directory.published},
             }
-            if self.path not in documents:
+            if self.path in documents:
+                self._answer(200, documents[self.path])
+            else:
                 self.send_error(404)
-                return
-            content = json.dumps(documents[self.path]).encode()
-            self.send_response(200)
+
+        def do_POST(self) -> None:
+            sent = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            directory.exchanges.append(dict(parse_qsl(sent)))
+            token = directory.codes.get(directory.exchanges[-1]["code"])
+            if directory.away:
+                self.send_error(503)
+            elif token is None:
+                self._answer(400, {"error": "invalid_grant"})
+            else:
+                self._answer(200, {"id_token": token, "token_type": "Bearer"})
+
+        def _answer(self, status: int, document: object) -> None:
+            content = json.dumps(document).encode()
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -32,6 +32,7 @@ so. The first fault that fits, in the order of scripting, wins. `on`: "search", 
 
 Changes. Everything may be changed at any time, from other threads too: `service.index("kb-v1").documents =
 9`, `.etag = "0x2"`, `.definition[...]`, `del service.indexes["kb-v1"]`, `service.aliases["live"] = "kb-v2"`.
+`service.capacity = AtOnce(4)` sheds the searches beyond it with 503 (`tests.capacity`).
 `service.on_search = f` sees each `Received` first: it may change things, return rows to answer, or None.
 
 Records. `service.requests` lists every `Received` in order of arrival (with index, question, nth, body,
@@ -51,6 +52,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
+from tests.capacity import Capacity
 from tests.fakes.listing import Stored, listed, stand_ins
 
 JSON = "application/json; odata.metadata=none; odata.streaming=true; charset=utf-8"
@@ -235,6 +237,7 @@ class ScriptedSearch:
         self.requests: list[Received] = []
         self.on_search: Callable[[Received], Rows | None] | None = None
         self.vector_of: Callable[[str], Sequence[float]] | None = None
+        self.capacity: Capacity | None = None
         self.latency = latency
         self.jitter = jitter
         self.under_way = 0
@@ -397,6 +400,18 @@ class ScriptedSearch:
         return received
 
     async def _serve(self, received: Received, writer: asyncio.StreamWriter) -> bool:
+        if self.capacity is None or received.on != "search":
+            return await self._answer(received, writer)
+        if not self.capacity.take(received.at):
+            writer.write(_head(_Reply(503, b""), received))
+            await writer.drain()
+            return True
+        try:
+            return await self._answer(received, writer)
+        finally:
+            self.capacity.give_back()
+
+    async def _answer(self, received: Received, writer: asyncio.StreamWriter) -> bool:
         fault = next((rule.fault for rule in self._rules if rule.fits(received)), Fault())
         latency = self.latency if received.on == "search" else 0.0
         delay = fault.delay + latency * (1 + self.jitter * self._random.uniform(-1, 1))

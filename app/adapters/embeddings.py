@@ -16,6 +16,7 @@ from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError
 
 from app.adapters.credentials import Credential
+from app.adapters.limiter import Limiter
 from app.adapters.refusals import THROTTLED, service_text
 from app.adapters.retries import FailedAttemptError, Retries, retry_after
 from app.adapters.scrubbing import scrubbed
@@ -50,7 +51,7 @@ class AzureEmbedder:
         self,
         *,
         credential: Credential,
-        max_concurrency: int,
+        limiter: Limiter,
         query_timeout_seconds: float,
         trusted_hosts: Collection[str] = (),
         clock: Callable[[], float] | None = None,
@@ -59,7 +60,7 @@ class AzureEmbedder:
     ) -> None:
         self._credential = credential
         self._trusted = frozenset(host.lower() for host in trusted_hosts)
-        self._limiter = asyncio.Semaphore(max_concurrency)
+        self._limiter = limiter
         self._retries = Retries(
             attempt_seconds=query_timeout_seconds, clock=clock, sleep=sleep, jitter=jitter
         )
@@ -84,7 +85,7 @@ class AzureEmbedder:
         async def attempt() -> tuple[float, ...]:
             return await self._attempt(http, url, embedding, text)
 
-        tried = await self._retries.run(attempt, deadline=deadline, limiter=self._limiter)
+        tried = await self._retries.run(attempt, deadline=deadline, limiter=self._limiter, telling=True)
         return tried.value
 
     async def _client(self) -> httpx.AsyncClient:

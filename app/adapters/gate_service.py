@@ -43,6 +43,7 @@ _POLL_SECONDS = 20  # one request is held so long at most: well below an ingress
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)  # between attempts that found no service
 _PATIENCE = 40  # attempts in a row without an answer, several minutes, before the service counts as gone
 _RENEW_SECONDS = 300  # of a token's life that are left when it is renewed
+_LONG_SECONDS = 60  # a service that wants to be left alone for longer is not asked again
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _UNDER_WAY = "urn:search-index-gate:under-way"
 _FINAL = frozenset({"urn:search-index-gate:live-unavailable"})  # the service has asked again itself
@@ -184,7 +185,7 @@ class GateService:
             except httpx.TransportError as error:
                 why = f"{type(error).__name__}: {scrubbed(str(error))}"
             else:
-                if response.status_code not in _TRANSIENT or _problem(response).get("type") in _FINAL:
+                if response.status_code not in _TRANSIENT or _is_final(response):
                     return _accepted(response)
                 why = _refusal(response)
             if attempt == 0:
@@ -204,6 +205,13 @@ class GateService:
                 f"{self._client.base_url} answered something that is not what was asked for ({kind}): is it the "
                 "gate's address, and of its version?"
             ) from None
+
+
+def _is_final(response: httpx.Response) -> bool:
+    """Whether the service says itself that asking again soon is of no use."""
+    told = response.headers.get("retry-after", "")
+    for_long = bool(told.isdecimal()) and int(told) > _LONG_SECONDS
+    return for_long or _problem(response).get("type") in _FINAL
 
 
 def _part(run_id: str) -> str:

@@ -18,6 +18,9 @@ An observation ends when its n-th request fails as something that allows no more
 n-th request is drawn evenly from 0 .. min(8, 0.5 * 2^(n-1)) seconds, on top of the service's Retry-After
 where it sent one. Nothing is sent, awaited or slept beyond the deadline: a pause that would reach it ends
 the observation at once. The SDK's own retries are off, so that 4 is the total.
+
+Each request waits for a turn of its own at the limiter, which learns from how it ended: an answer, or a refusal
+(throttled, semantic-partial), or neither.
 """
 
 import asyncio
@@ -31,6 +34,8 @@ from typing import Generic, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
+from app.adapters.limiter import HeldBackError, Limiter
+from app.adapters.pace import Sent
 from app.domain.errors import FailureCode, QueryError
 
 REQUESTS: Mapping[FailureCode, int] = {
@@ -69,12 +74,15 @@ class FailedAttemptError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried(Generic[T]):
-    """What the last attempt gave, its wall time, the requests sent, and how many were answered 429 or 503."""
+    """What the last attempt gave, its wall time, the requests sent, how many were answered 429 or 503, and how
+    many requests were under way with the last.
+    """
 
     value: T
     elapsed_ms: float
     attempts: int
     throttled: int
+    at_once: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,40 +101,43 @@ class Retries:
         return self.clock() if self.clock is not None else asyncio.get_running_loop().time()
 
     async def run(
-        self, attempt: Callable[[], Awaitable[T]], *, deadline: float, limiter: asyncio.Semaphore
+        self, attempt: Callable[[], Awaitable[T]], *, deadline: float, limiter: Limiter, telling: bool = False
     ) -> Tried[T]:
         """The value of the first attempt that succeeds; QueryError when the table or the deadline ends it.
 
-        `limiter` is held from the first request to the last, pauses included, so that throttling lowers the
-        number of requests under way. Any other exception of an attempt passes through.
+        `telling`: the time of its answers says how busy the service is. Any other exception of an attempt
+        passes through.
         """
-        try:
-            async with asyncio.timeout(deadline - self.now()):
-                await limiter.acquire()
-        except TimeoutError:
-            raise QueryError(FailureCode.TIMED_OUT, _NEVER_SENT, attempts=0) from None
-        try:
-            return await _Trial(self, attempt, deadline).run()
-        finally:
-            limiter.release()
+        return await _Trial(self, attempt, deadline, limiter, telling=telling).run()
 
 
 _NEVER_SENT = "the deadline passed before anything was sent"
+_HELD_BACK = "the service is too busy, and asks to wait until after the deadline"
+_REFUSALS = (FailureCode.THROTTLED, FailureCode.PARTIAL)
 
 
 class _Trial(Generic[T]):
     """The attempts for one value."""
 
-    def __init__(self, retries: Retries, attempt: Callable[[], Awaitable[T]], deadline: float) -> None:
+    def __init__(
+        self,
+        retries: Retries,
+        attempt: Callable[[], Awaitable[T]],
+        deadline: float,
+        limiter: Limiter,
+        *,
+        telling: bool,
+    ) -> None:
         self._retries = retries
         self._attempt = attempt
         self._deadline = deadline
+        self._limiter = limiter
+        self._telling = telling
+        self._failed: FailedAttemptError | None = None
         self._sent = 0
         self._throttled = 0
 
     async def run(self) -> Tried[T]:
-        if self._deadline <= self._retries.now():
-            raise QueryError(FailureCode.TIMED_OUT, _NEVER_SENT, attempts=0)
         retrying = AsyncRetrying(
             sleep=self._retries.sleep,
             retry=retry_if_exception_type(FailedAttemptError),
@@ -135,13 +146,44 @@ class _Trial(Generic[T]):
             reraise=True,
         )
         try:
-            return await retrying(self._timed_attempt)
+            return await retrying(self._in_turn)
         except FailedAttemptError as failed:
-            raise QueryError(
-                failed.code, str(failed), attempts=self._sent, throttled=self._throttled
-            ) from failed
+            raise self._ended(failed.code, str(failed)) from failed
 
-    async def _timed_attempt(self) -> Tried[T]:
+    def _ended(self, code: FailureCode, message: str) -> QueryError:
+        return QueryError(code, message, attempts=self._sent, throttled=self._throttled)
+
+    async def _in_turn(self) -> Tried[T]:
+        sent = await self._turn()
+        told = False
+        try:
+            tried = await self._timed_attempt(sent)
+            if self._telling:
+                self._limiter.answered(sent)
+                told = True
+        except FailedAttemptError as failed:
+            self._failed = failed
+            if failed.code in _REFUSALS:
+                self._limiter.refused(sent, failed.retry_after)
+                told = True
+            raise
+        finally:
+            if not told:
+                self._limiter.left()
+        return tried
+
+    async def _turn(self) -> Sent:
+        """A turn at the limiter. Where there is none before the deadline, the last failure stands."""
+        try:
+            return await self._limiter.enter(self._deadline - self._retries.now())
+        except (TimeoutError, HeldBackError) as error:
+            if self._failed is not None:
+                raise self._ended(self._failed.code, str(self._failed)) from None
+            held = isinstance(error, HeldBackError)
+            code = FailureCode.THROTTLED if held else FailureCode.TIMED_OUT
+            raise self._ended(code, _HELD_BACK if held else _NEVER_SENT) from None
+
+    async def _timed_attempt(self, sent: Sent) -> Tried[T]:
         started = self._retries.now()
         seconds = min(self._retries.attempt_seconds, self._deadline - started)
         self._sent += 1
@@ -157,7 +199,11 @@ class _Trial(Generic[T]):
         else:
             elapsed = self._retries.now() - started
             return Tried(
-                value=value, elapsed_ms=elapsed * 1000, attempts=self._sent, throttled=self._throttled
+                value=value,
+                elapsed_ms=elapsed * 1000,
+                attempts=self._sent,
+                throttled=self._throttled,
+                at_once=sent.place,
             )
         message = f"no complete answer within {seconds:.3g} s"
         raise FailedAttemptError(FailureCode.TIMED_OUT, message)

@@ -7,11 +7,13 @@ from http import HTTPStatus
 from sys import float_info
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 from azure.core.credentials import AzureKeyCredential
 from azure.core.exceptions import (
     AzureError,
     ClientAuthenticationError,
+    HttpResponseError,
     IncompleteReadError,
     ServiceRequestError,
     ServiceRequestTimeoutError,
@@ -24,9 +26,9 @@ from azure.core.pipeline.transport import AioHttpTransport
 from azure.core.rest import AsyncHttpResponse, HttpRequest
 from azure.search.documents.aio import SearchClient
 from azure.search.documents.indexes.aio import SearchIndexClient
-from azure.search.documents.models import VectorizableTextQuery, VectorizedQuery, VectorQuery
 
 from app.adapters.credentials import Credential
+from app.adapters.limiter import Limiter
 from app.adapters.refusals import Identity, Refusal, refused, service_text, unauthorized
 from app.adapters.retries import FailedAttemptError, Retries
 from app.adapters.scrubbing import scrubbed
@@ -37,6 +39,7 @@ from app.gate.ports import Answer, Ask, Described, Listing, Page, Row, Statistic
 
 _USER_AGENT = "search-index-gate"
 _CONNECT_SECONDS = 10.0
+_API_VERSION = "2026-04-01"
 _JSON = ("application/json", "text/json")
 _PARTIAL = "@search.semanticpartialresponse"
 _ONCE_BROKEN = {
@@ -51,9 +54,9 @@ T = TypeVar("T")
 class AzureSearch:
     """A `SearchService` for one endpoint; enter it before use, leaving it closes every connection.
 
-    At most `max_concurrency` observations are under way, for all runs together. `query_timeout_seconds`
-    limits one attempt with its whole body, so that a trickling answer cannot stretch it. `audience` is the
-    service's in another cloud (https://search.azure.us). `client_id` is shown where the identity is refused.
+    `limiter` is the one of this service, for all runs together. `query_timeout_seconds` limits one attempt
+    with its whole body, so that a trickling answer cannot stretch it. `audience` is the service's in another
+    cloud (https://search.azure.us). `client_id` is shown where the identity is refused.
     `enforce_https=False` lets a token travel over http to a stand-in on this machine. `clock`, `sleep` and
     `jitter` are those of the retries.
     """
@@ -63,7 +66,7 @@ class AzureSearch:
         *,
         endpoint: str,
         credential: Credential,
-        max_concurrency: int,
+        limiter: Limiter,
         query_timeout_seconds: float,
         audience: str | None = None,
         client_id: str | None = None,
@@ -79,7 +82,7 @@ class AzureSearch:
         if enforce_https and not self._identity.by_key and not endpoint.lower().startswith("https://"):
             message = f"is {endpoint!r}: a token is sent over https only; use https, or a key"
             raise InputError([Fault(where="GATE_SEARCH_ENDPOINT", message=message)])
-        self._limiter = asyncio.Semaphore(max_concurrency)
+        self._limiter = limiter
         self._retries = Retries(
             attempt_seconds=query_timeout_seconds, clock=clock, sleep=sleep, jitter=jitter
         )
@@ -113,26 +116,24 @@ class AzureSearch:
 
     async def ask(self, ask: Ask, deadline: float) -> Answer:
         """See `SearchService.ask`. Rows are in the order of the response, which is the rank."""
-        options = search_options(ask)
+        body = search_body(ask)
 
         async def attempt() -> tuple[Row, ...]:
             call = _Call(self, ask.index)
-            results = await self._client(ask.index).search(
-                ask.text if ask.query.by_text else None, **options, **call.options
-            )
-            found = await call.read(_first_page(results, ask.query.candidates))
+            found = await self._rows(call, ask.index, body, ask.query.candidates)
             call.refuse_partial()
             rows = tuple(row_of(each, ask) for each in found)
             if ask.query.semantic:
                 refuse_unranked(rows, ask)
             return rows
 
-        tried = await self._retries.run(attempt, deadline=deadline, limiter=self._limiter)
+        tried = await self._retries.run(attempt, deadline=deadline, limiter=self._limiter, telling=True)
         return Answer(
             rows=tried.value,
             elapsed_ms=tried.elapsed_ms,
             attempts=tried.attempts,
             throttled=tried.throttled,
+            at_once=tried.at_once,
         )
 
     async def describe(self, name: str, deadline: float) -> Described:
@@ -172,19 +173,18 @@ class AzureSearch:
 
     async def list_documents(self, index: str, listing: Listing, deadline: float) -> Page:
         """See `SearchService.list_documents`."""
+        body = _without_none(
+            search="*",
+            select=",".join(listing.select),
+            filter=listing.filter,
+            orderby=f"{listing.order_by} asc" if listing.order_by else None,
+            skip=listing.skip or None,
+            top=listing.top,
+        )
 
         async def attempt() -> Page:
             call = _Call(self, index)
-            results = await self._client(index).search(
-                "*",
-                select=list(listing.select),
-                filter=listing.filter,
-                order_by=[f"{listing.order_by} asc"] if listing.order_by else None,
-                skip=listing.skip or None,
-                top=listing.top,
-                **call.options,
-            )
-            found = await call.read(_first_page(results, listing.top))
+            found = await self._rows(call, index, body, listing.top)
             cut_short = "@search.nextPageParameters" in call.content()
             rows = tuple({name: row.get(name) for name in listing.select} for row in found)
             return Page(rows=rows, complete=len(rows) < listing.top and not cut_short)
@@ -297,10 +297,32 @@ class AzureSearch:
             raise BrokenError(code, message, index=index) from error
         return tried.value
 
+    async def _rows(
+        self, call: "_Call", index: str, body: Mapping[str, Any], most: int
+    ) -> list[Mapping[str, Any]]:
+        """The rows of the one page that is asked for, as they were sent.
+
+        The client's own `search` makes objects of every row first, which takes longer than all the rest.
+        """
+        request = HttpRequest(
+            "POST",
+            f"/indexes('{quote(index, safe='')}')/docs/search.post.search",
+            params={"api-version": _API_VERSION},
+            headers={"Accept": "application/json;odata.metadata=none"},
+            json=body,
+        )
+        response = await call.read(self._client(index).send_request(request, **call.options))
+        if response.status_code not in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
+            raise call.broken_promise("no such status is known")
+        rows = call.content().get("value")
+        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+            raise call.broken_promise("it holds no rows")
+        return rows[:most]
+
     def _client(self, index: str) -> SearchClient:
         if index not in self._clients:
             self._clients[index] = SearchClient(
-                self._endpoint, index, self._credential, **self._client_options
+                self._endpoint, index, self._credential, api_version=_API_VERSION, **self._client_options
             )
         return self._clients[index]
 
@@ -338,67 +360,65 @@ async def _sorted(names: AsyncIterable[str]) -> tuple[str, ...]:
     return tuple(sorted([str(name) async for name in names]))
 
 
-async def _first_page(results: Any, most: int) -> list[Mapping[str, Any]]:
-    """Sends the one request and reads its rows; the pages that the service offers beyond are not followed."""
-    async for page in results.by_page():
-        rows: list[Mapping[str, Any]] = []
-        async for row in page:
-            if len(rows) == most:
-                break
-            rows.append(row)
-        return rows
-    return []
-
-
-def search_options(ask: Ask) -> dict[str, Any]:
-    """The client's keywords for one question, but for its text."""
+def search_body(ask: Ask) -> Mapping[str, Any]:
+    """One question as the service takes it."""
     query, fields = ask.query, ask.fields
-    options: dict[str, Any] = {
-        "filter": ask.filter,
-        "select": list(fields.selected),
-        "top": query.candidates,
-        "search_fields": list(query.search_fields) or None,
-        "search_mode": query.search_mode,
-        "scoring_profile": query.scoring_profile,
-        "scoring_parameters": list(query.scoring_parameters) or None,
-        "scoring_statistics": query.scoring_statistics,
-        "session_id": ask.session,
-    }
+    by_ranker: dict[str, Any] = {}
     if query.semantic:
-        options["query_type"] = "semantic"
-        options["semantic_configuration_name"] = fields.semantic_configuration
-        options["semantic_error_mode"] = "fail"
-        options["semantic_query"] = None if query.by_text else ask.text
-    elif query.by_text:
-        options["query_type"] = query.syntax
-    if query.by_vector:
-        options["vector_queries"] = [_vector_query(ask)]
-        options["vector_filter_mode"] = query.vector_filter_mode
-    return options
+        by_ranker = {
+            "queryType": "semantic",
+            "semanticConfiguration": fields.semantic_configuration,
+            "semanticErrorHandling": "fail",
+            "semanticQuery": None if query.by_text else ask.text,
+        }
+    return _without_none(
+        search=ask.text if query.by_text else None,
+        filter=ask.filter,
+        select=",".join(fields.selected),
+        top=query.candidates,
+        searchFields=",".join(query.search_fields) or None,
+        searchMode=query.search_mode,
+        scoringProfile=query.scoring_profile,
+        scoringParameters=list(query.scoring_parameters) or None,
+        scoringStatistics=query.scoring_statistics,
+        sessionId=ask.session,
+        vectorQueries=[_vector_query(ask)] if query.by_vector else None,
+        vectorFilterMode=query.vector_filter_mode if query.by_vector else None,
+        **({"queryType": query.syntax} if query.by_text else {}) | by_ranker,
+    )
 
 
-def _vector_query(ask: Ask) -> VectorQuery:
+def _vector_query(ask: Ask) -> Mapping[str, Any]:
     query = ask.query
     if not ask.fields.vectors:
         message = (
             f"Index {ask.index!r}: the query is by vector, but no vector field is known (vector_fields)."
         )
         raise BrokenError(Code.FIELD_MISSING, message, index=ask.index)
-    shared: dict[str, Any] = {
-        "k_nearest_neighbors": query.k,
-        "fields": ",".join(ask.fields.vectors),
-        "exhaustive": query.exhaustive,
-        "oversampling": query.oversampling,
-        "weight": query.vector_weight,
-    }
-    if ask.vector is not None:
-        return VectorizedQuery(vector=list(ask.vector), **shared)
-    return VectorizableTextQuery(text=ask.text, **shared)
+    return _without_none(
+        kind="text" if ask.vector is None else "vector",
+        text=ask.text if ask.vector is None else None,
+        vector=None if ask.vector is None else list(ask.vector),
+        k=query.k,
+        fields=",".join(ask.fields.vectors),
+        exhaustive=query.exhaustive,
+        oversampling=query.oversampling,
+        weight=query.vector_weight,
+    )
+
+
+def _without_none(**properties: Any) -> dict[str, Any]:
+    return {name: value for name, value in properties.items() if value is not None}
 
 
 def row_of(found: Mapping[str, Any], ask: Ask) -> Row:
     """A row of the service in the gate's words; the parent decoded as the query says."""
     fields = ask.fields
+    field = fields.parent.split("/")[0]
+    if field not in found:  # a null is an answer; what is left out although it was selected is none
+        raise FailedAttemptError(
+            FailureCode.PROTOCOL, f"index {ask.index!r}: a row without the field {field!r} that was asked for"
+        )
     return Row(
         key=as_text(found.get(fields.key)) if fields.key else None,
         parent=parent_of(found, fields.parent, ask.query.parent_names),
@@ -451,7 +471,10 @@ class _Call:
 
     def content(self) -> Mapping[str, Any]:
         """The JSON object that was answered, as it was."""
-        content = self._response.json() if self._response is not None else None
+        try:
+            content = self._response.json() if self._response is not None else None
+        except (ValueError, LookupError, RecursionError) as error:
+            raise self.broken_promise(type(error).__name__) from None
         if not isinstance(content, Mapping):
             raise self.broken_promise("it is not a JSON object")
         return content
@@ -463,6 +486,7 @@ class _Call:
         """
         try:
             value = await reading
+            self._refuse_refusals()
         except TimeoutError:
             raise
         except Exception as error:  # noqa: BLE001 — the client's parser raises whatever the body makes it
@@ -486,6 +510,11 @@ class _Call:
                 f"index {self._index!r}: the semantic ranker answered in part only ({self.status}: "
                 f"{scrubbed(text, self._search.secrets)})",
             )
+
+    def _refuse_refusals(self) -> None:
+        """What the client itself does, but where a request is sent through it as it is."""
+        if self._response is not None and self._response.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+            raise HttpResponseError(response=self._response)
 
     def _refuse_other_content(self, kinds: tuple[str, ...]) -> None:
         kind = (self.header("Content-Type") or "").partition(";")[0].strip().lower()

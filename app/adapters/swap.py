@@ -14,11 +14,11 @@ A write carries the etag of what was read, so that sending it again is harmless.
 Somebody else's write of the same name at that moment cannot be told from one's own.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from app.adapters.limiter import Limiter
 from app.adapters.retries import FailedAttemptError, Retries
 from app.domain.errors import (
     FailureCode,
@@ -82,7 +82,7 @@ class Swap(Generic[K]):
     def __init__(self, place: Place[K], retries: Retries) -> None:
         self._place = place
         self._retries = retries
-        self._limiter = asyncio.Semaphore(_AT_ONCE)
+        self._limiter = Limiter(ceiling=_AT_ONCE)
 
     async def read(self, deadline: float) -> LiveValue | None:
         found = await self._found(deadline)

@@ -303,7 +303,10 @@ def closed(intent: Record, *, at: datetime, reason: str) -> Entry:
 
 
 def settled(intent: Record, found: tuple[str, str] | None, *, at: datetime, by: str) -> Entry:
-    """The end of an intent whose writer died, from what is live now: index and etag, None for nothing."""
+    """The end of an intent whose writer died, from what is live now: index and etag, None for nothing.
+
+    Somebody who named the same index by hand in the meantime cannot be told from that writer.
+    """
     index, etag = found or (None, None)
     if index == intent.after and etag is not None and etag != intent.etag_before:
         reason = f"Completed by {by}: it was written, and whoever wrote it did not come to record that."

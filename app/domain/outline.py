@@ -4,20 +4,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from app.domain.observation import Hit, Observation
-from app.domain.outcome import Observed, QuestionResult
+from app.domain.outcome import Observed, Outcome, QuestionResult, failed
 from app.domain.query import Queries, QuerySettings
-from app.domain.review import reviewable
+
+_AS_IT_WAS = frozenset({Outcome.KEPT, Outcome.ABSENT})
 
 
 def outlined(result: QuestionResult, queries: Queries) -> Observed:
     """The question with every observation, and of their chunks the first of each document that is labelled or
-    forbidden; where there is something to decide, also those of the context. No passage, and no golden key
-    that only describes the answer.
+    forbidden; where there is more to tell than that all is as it was, also those of the context. No passage,
+    and no golden key that only describes the answer.
 
     What follows from it by `decision.result` is what follows from the whole evidence.
     """
     named = frozenset((*result.labelled_documents, *result.forbidden))
-    with_context = reviewable(result)
+    with_context = bool(
+        result.outcome not in _AS_IT_WAS
+        or result.critical_lost
+        or result.forbidden_hits
+        or failed(result)
+        or result.missing.in_both
+    )
 
     def cut(seen: Observation, query: QuerySettings) -> Observation:
         size = query.context_size if with_context else 0

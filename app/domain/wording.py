@@ -148,7 +148,7 @@ _MEANINGS = {
     Code.UNAUTHORIZED: "The search service refuses this identity.",
     Code.UNREACHABLE: "The search service cannot be reached.",
     Code.THROTTLED: "The search service turned too many requests away: run again at a quieter time, with a lower "
-    "GATE_MAX_CONCURRENCY, or on more replicas.",
+    "GATE_CAPACITY_SHARE, or on more replicas.",
     Code.TIMED_OUT: "The run took longer than it may (GATE_RUN_TIMEOUT_SECONDS), or the service did not answer in "
     "time (GATE_QUERY_TIMEOUT_SECONDS).",
     Code.NOT_EVALUATED: "A rule that the set or the request sets could not be evaluated.",

@@ -62,8 +62,8 @@ class AuditTrail:
         found: dict[int, bytes] = {}
         for start in range(0, len(numbers), _AT_ONCE):
             batch = numbers[start : start + _AT_ONCE]
-            contents = await asyncio.gather(*(self._store.read(document_name(number)) for number in batch))
-            found.update((number, data) for number, (data, _) in zip(batch, contents, strict=True))
+            contents = await asyncio.gather(*(self._content(number) for number in batch))
+            found.update({n: data for n, data in zip(batch, contents, strict=True) if data is not None})
         return verify(found)
 
     def _take(self, records: Sequence[Record]) -> None:
@@ -79,11 +79,8 @@ class AuditTrail:
 
     async def _following(self) -> Record | None:
         number = len(self._known) + 1
-        try:
-            data, _ = await self._store.read(document_name(number))
-        except NotFoundError:
-            return None
-        return _opened(data, number)
+        data = await self._content(number)
+        return None if data is None else _opened(data, number)
 
     async def _read(self, numbers: Sequence[int]) -> list[Record]:
         found = []
@@ -93,11 +90,16 @@ class AuditTrail:
         return found
 
     async def _one(self, number: int) -> Record:
-        try:
-            data, _ = await self._store.read(document_name(number))
-        except NotFoundError:
-            raise _broken(number, "it is missing, and later ones are there") from None
+        data = await self._content(number)
+        if data is None:
+            raise _broken(number, "it is missing, and later ones are there")
         return _opened(data, number)
+
+    async def _content(self, number: int) -> bytes | None:
+        try:
+            return (await self._store.read(document_name(number)))[0]
+        except NotFoundError:
+            return None
 
     async def _last(self) -> int:
         last = 0

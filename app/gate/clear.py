@@ -18,7 +18,7 @@ from app.gate.control import LiveControl
 from app.gate.ports import LiveValue
 from app.gate.reviews import overrides_of
 
-_LONGEST_RUN = timedelta(days=1)  # from a run's creation to its end, at most, as its verdict's age is counted
+LONGEST_RUN = timedelta(days=1)  # from a run's creation to its end, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class _Look:
         ages = [each.policy.max_verdict_age_hours for each in wanted.values() if isinstance(each, GoldenSet)]
         if not ages:
             return
-        oldest = self.control.now() - timedelta(hours=max(ages)) - _LONGEST_RUN
+        oldest = self.control.now() - timedelta(hours=max(ages)) - LONGEST_RUN
         async for other in self.control.records.newest_first():
             if other.created_at < oldest:
                 return

@@ -60,6 +60,8 @@ class Comparison:
     concurrency: int
     deadline: float
     on_observed: OnObserved
+    highest: int = 0  # requests of this process that the service had at once, at the most,
+    last: int = 0  # and in the end
     _done: int = 0
     _planned: int = 0
     _failures: dict[Side, int] = field(default_factory=dict)
@@ -132,6 +134,7 @@ class Comparison:
             elapsed = asyncio.get_running_loop().time() - started
             observation = failed(error, elapsed_ms=round(elapsed * 1000, 1))
         else:
+            self.highest, self.last = max(self.highest, answer.at_once), answer.at_once
             query = self.run.query.of(task.side)
             observation = observed(task.question, answer, query, with_text=self.run.policy.evidence_text)
         entry = Entry(question=task.question.id, side=task.side, number=task.number, observation=observation)

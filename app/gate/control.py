@@ -19,7 +19,8 @@ class FlipLimits:
     """How long things may take.
 
     `settle_seconds`: an intent that is older without an end is one whose writer died: whoever comes next
-    settles it. The writer itself gives up after half of it, so that both never act. `look_seconds`: for what
+    settles it. The writer itself gives up after half of it, so that both never act as long as the clocks of
+    processes differ by less than the other half. `look_seconds`: for what
     is asked of the search service and of the place that names the live index. `watch_tries`, at least one, and
     the pause between them: how often a question is asked after a promotion until it holds.
     `propagation_seconds`: until applications ask the new index; None: what the place itself takes.

@@ -34,7 +34,7 @@ from app.gate.labels import Audit, AuditedIndex, audit
 from app.gate.ledger import Ledger
 from app.gate.legs import probe_legs
 from app.gate.noise import noisy, probe_noise
-from app.gate.ports import Embedder, SearchService
+from app.gate.ports import ASKING, Embedder, SearchService
 from app.gate.preflight import Findings, check_filters, cost, cost_check, probe, stand_still
 from app.gate.records import Claim, EvidenceWriter, Journal, RunRecords, Sighting
 from app.gate.start import asked
@@ -52,11 +52,11 @@ KEEP_PROGRESS_EVERY = 2.0  # seconds between two progress notes in the stored st
 class Limits:
     """What a run may use.
 
-    `concurrency`: observations under way at once. `run_timeout_seconds`: from its (re)start. `settle_seconds`:
-    between two counts of an index that must agree. `inventory_rows`: chunks of an index that are read at most.
-    `semantic_allowance`: semantic queries a calendar month (UTC) that the runs kept here may use; None: any.
-    `leg_probes`: whether lost questions are asked again by each leg of the query. `takeover_seconds`: after which
-    a run whose process gives no sign of life is taken up by another one.
+    `concurrency`: observations under way at once, at the most. `run_timeout_seconds`: from its (re)start.
+    `settle_seconds`: between two counts of an index that must agree. `inventory_rows`: chunks of an index that
+    are read at most. `semantic_allowance`: semantic queries a calendar month (UTC) that the runs kept here may
+    use; None: any. `leg_probes`: whether lost questions are asked again by each leg of the query.
+    `takeover_seconds`: after which a run whose process gives no sign of life is taken up by another one.
     """
 
     concurrency: int
@@ -102,6 +102,7 @@ class Execution:
         ConflictError: another process has taken it over. StorageError: its end could not be kept; it can be
         executed again and goes on where it was. Being cancelled as a task leaves it ready for that, too.
         """
+        ASKING.set(run_id)
         run, _ = await self.records.read(run_id)
         if run.state is State.DONE:
             await self.records.close(run_id)
@@ -167,10 +168,10 @@ class Execution:
         await keeper.keep()
         if keeper.blocked:
             return
-        await Comparison(
+        comparison = Comparison(
             run=keeper.run,
             questions=questions,
-            seed=int(keeper.run.manifest["seed"]),
+            seed=keeper.run.manifest.get("seed", 0),
             search=self.search,
             embedder=self.embedder,
             ledger=ledger,
@@ -178,8 +179,12 @@ class Execution:
             concurrency=self.limits.concurrency,
             deadline=deadline,
             on_observed=keeper.noting(on_progress),
-        ).make()
-        keeper.took(comparison=loop.time() - asking)
+        )
+        try:
+            await comparison.make()
+        finally:
+            keeper.took(comparison=loop.time() - asking)
+            keeper.reached(highest=comparison.highest, last=comparison.last)
         await self._probe_noise(keeper, questions, ledger, deadline)
         if self.limits.leg_probes:
             await self._probe_legs(keeper, questions, ledger, deadline)
@@ -299,8 +304,7 @@ class Execution:
     async def _finish(self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger) -> Run:
         finished = replace(keeper.run, finished_at=self.now(), progress=keeper.progress)
         done, writer = await asyncio.to_thread(_decided, finished, questions, ledger)
-        await self.records.keep_evidence(done, writer)
-        keeper.run = done
+        keeper.run = done = await self.records.keep_evidence(done, writer)
         await keeper.keep()
         await self.records.close(done.id)
         return done
@@ -408,6 +412,10 @@ class _Keeper:
         }
         self.run = replace(self.run, manifest={**self.run.manifest, "seconds": noted})
 
+    def reached(self, **at_once: int) -> None:
+        """Note how many requests the service had at once, this time."""
+        self.run = replace(self.run, manifest={**self.run.manifest, "at_once": at_once})
+
     def found(self, findings: Findings) -> None:
         self.add(*findings.checks)
         self.count(other=findings.requests, semantic=findings.semantic)
@@ -433,7 +441,7 @@ class _Keeper:
     async def begin(self, now: datetime) -> None:
         """Write the claim into the run's status. ConflictError if one of a higher number is there."""
         while True:
-            if int(self.run.manifest.get("starts", 0)) >= self.claim.number or self.run.state is State.DONE:
+            if self.run.manifest.get("starts", 0) >= self.claim.number or self.run.state is State.DONE:
                 raise ConflictError(f"The run {self.run.id} was taken up by another process.")
             begun = replace(
                 self.run,

@@ -1,12 +1,16 @@
 """What the use cases need from the world, in their own words. Adapters provide it, tests fake it."""
 
 from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from app.domain.index import Definition, Fields
 from app.domain.query import Embedding, QuerySettings
+
+# the id of the run that asks, "" for what belongs to none: runs that ask at the same time take turns
+ASKING: ContextVar[str] = ContextVar("asking", default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +45,15 @@ class Row:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """At most `candidates` rows. `elapsed_ms`: wall time of the attempt that answered; `attempts`: requests
-    sent (>= 1); `throttled`: how many of them were answered 429 or 503.
+    sent (>= 1); `throttled`: how many of them were answered 429 or 503; `at_once`: how many requests of this
+    process the service had when it got the one that it answered.
     """
 
     rows: tuple[Row, ...]
     elapsed_ms: float
     attempts: int
     throttled: int
+    at_once: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,15 @@ from datetime import datetime
 from app.domain.audit import history, open_flip, targets
 from app.domain.errors import BrokenError
 from app.domain.reasons import Code
-from app.domain.run import Run, State
+from app.gate.clear import LONGEST_RUN
 from app.gate.control import LiveControl
 from app.gate.rollback import documents_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retirable:
-    """An index that could be deleted. `last_used`: when it was last live, or last judged, as far as the gate
-    knows; None: it knows nothing of this index, which may be somebody else's. `why` is for people.
+    """An index that could be deleted. `last_used`: when it last became or ceased to be live, or was judged;
+    None: it never was live, nor judged of late, and may be somebody else's. `why` is for people.
     """
 
     index: str
@@ -38,11 +38,11 @@ async def retire(control: LiveControl) -> Retirement:
     """The indexes that are neither live, nor what a roll back would go to, nor of an undone run, nor inside the
     waiting time since they were last live or last judged. LiveError, BrokenError.
     """
-    use = await _uses(control)
+    since = control.now() - control.limits.retire_after
+    use = await _uses(control, since)
     names = await control.search.index_names(control.deadline())
     considered = names if names is not None else await _existing(control, use)
     kept = {name: use.kept[name] for name in considered if name in use.kept}
-    since = control.now() - control.limits.retire_after
     retirable = []
     for name in considered:
         if name in kept:
@@ -58,7 +58,7 @@ async def retire(control: LiveControl) -> Retirement:
 
 def _why(last: datetime | None) -> str:
     if last is None:
-        return "no run and no promotion here knows it: it may be somebody else's"
+        return "no promotion here and no run of late knows it: it may be somebody else's"
     return f"not live, not what a roll back goes to, and last of use at {last:%Y-%m-%d %H:%M} UTC"
 
 
@@ -78,15 +78,20 @@ class _Uses:
             self.last[name] = max(at, self.last.get(name, at))
 
 
-async def _uses(control: LiveControl) -> _Uses:
+async def _uses(control: LiveControl, since: datetime) -> _Uses:
+    """Of the runs only those that are not done, and those that may have been of use after `since`, are read."""
     use = _Uses(kept={}, last={})
     await _keep_live(control, use)
-    async for run in control.records.newest_first():
+    for run_id in await control.records.active():
+        run, _ = await control.records.read(run_id)
         for side in (run.baseline, run.candidate):
-            if run.state is not State.DONE:
-                for name in (side.index, await _concrete(control, side.index)):
-                    use.keep(name, f"run {run.id} is not done")
-            use.used(side.index, _last_seen(run))
+            for name in (side.index, await _concrete(control, side.index)):
+                use.keep(name, f"run {run.id} is not done")
+    async for run in control.records.newest_first():
+        if run.created_at < since - LONGEST_RUN:
+            break
+        for side in (run.baseline, run.candidate):
+            use.used(side.index, run.finished_at or run.started_at or run.created_at)
     return use
 
 
@@ -119,10 +124,6 @@ async def _concrete(control: LiveControl, name: str) -> str | None:
         if error.code == Code.INDEX_MISSING:
             return None
         raise
-
-
-def _last_seen(run: Run) -> datetime:
-    return run.finished_at or run.started_at or run.created_at
 
 
 async def _existing(control: LiveControl, use: _Uses) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from app.report.pictures import (
     ranks,
     slice_bars,
 )
+from app.report.reader import Reader
 from app.report.record import day, facts
 from app.report.sheet import FILE_POLICY, SCRIPT, STYLE, TEMPLATES
 from app.report.steps import next_steps
@@ -64,11 +65,21 @@ TITLES = {
 
 _UNDECIDED = Decisions()
 _EVERYTHING = Filter()
+_ANYBODY = Reader()
 
 
 def html(run: Run, results: Iterable[QuestionResult], decisions: Decisions = _UNDECIDED) -> Iterator[str]:
     """The file in pieces. `results` are read once, before the first piece."""
-    lists = Lists.of(run, results, contexts=WITH_CONTEXTS)
+    return whole_page(run, Lists.of(run, results, contexts=WITH_CONTEXTS), decisions)
+
+
+def passages_of(lists: Lists) -> tuple[str, ...]:
+    """The lost questions of which the file shows the contexts."""
+    return tuple(card.row.id for card in (*lists.critical, *lists.plain[:WITH_CONTEXTS]))
+
+
+def whole_page(run: Run, lists: Lists, decisions: Decisions) -> Iterator[str]:
+    """The file in pieces; `lists` hold the contexts of `passages_of`."""
     view = View(run=run, lists=lists, every=lists, decisions=decisions)
     page = TEMPLATES.get_template("report.html").stream(**_told(run), view=view)
     page.enable_buffering(_BUFFERED)
@@ -83,7 +94,9 @@ def shown_lost(lists: Lists, wanted: Filter, number: int = 1) -> tuple[str, ...]
     return tuple(card.row.id for card in page)
 
 
-def first_page(run: Run, lists: Lists, decisions: Decisions, wanted: Filter) -> str:
+def first_page(
+    run: Run, lists: Lists, decisions: Decisions, wanted: Filter, reader: Reader = _ANYBODY
+) -> str:
     """The served page of a run: everything but the rest of long lists. `lists` hold the contexts of `shown_lost`."""
     view = View(
         run=run,
@@ -92,12 +105,20 @@ def first_page(run: Run, lists: Lists, decisions: Decisions, wanted: Filter) -> 
         decisions=decisions,
         base=f"/runs/{run.id}",
         wanted=wanted,
+        reader=reader,
     )
     return TEMPLATES.get_template("report.html").render(**_told(run), view=view)
 
 
 def list_page(
-    run: Run, lists: Lists, decisions: Decisions, wanted: Filter, *, name: str, number: int
+    run: Run,
+    lists: Lists,
+    decisions: Decisions,
+    wanted: Filter,
+    reader: Reader = _ANYBODY,
+    *,
+    name: str,
+    number: int,
 ) -> str | None:
     """A served page of one list, counted from 1; None where there is no such page. `name` is one of `TITLES`;
     for `lost`, `lists` hold the contexts of `shown_lost`.
@@ -109,6 +130,7 @@ def list_page(
         decisions=decisions,
         base=f"/runs/{run.id}",
         wanted=wanted,
+        reader=reader,
         listed=(name, number),
     )
     pages = view.pages(name)
@@ -183,10 +205,16 @@ class View:
     base: str | None = None
     wanted: Filter = _EVERYTHING
     listed: tuple[str, int] | None = None
+    reader: Reader = _ANYBODY
 
     @property
     def served(self) -> bool:
         return self.base is not None
+
+    @property
+    def may_review(self) -> bool:
+        """Whether the page has forms for decisions."""
+        return self.served and self.reader.may_review
 
     @property
     def downloads(self) -> tuple[tuple[str, str], ...]:

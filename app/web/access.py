@@ -1,14 +1,20 @@
 """Which call needs which role: the one table, and the check that stands before every call."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Protocol
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from app.domain.caller import Caller, Role
 from app.domain.errors import ForbiddenError, TokenError, UnauthenticatedError
+from app.web.bodies import PROOF, form_field
+from app.web.sessions import Sessions
 
 OPEN = None  # for everybody, signed in or not
+SIGNED_IN: frozenset[Role] = frozenset()  # for everybody who is signed in, whatever the roles
 ANY = frozenset(Role)  # who may do anything may read what came of it: a pipeline waits for the run it started
 RUN = frozenset({Role.RUN})
 REVIEW = frozenset({Role.REVIEW})
@@ -20,6 +26,9 @@ NEEDED: Mapping[
     "GET /healthz": OPEN,
     "GET /readyz": OPEN,
     "GET /openapi.json": ANY,
+    "GET /sign-in": OPEN,
+    "GET /sign-in/callback": OPEN,
+    "POST /sign-out": SIGNED_IN,
     # runs
     "POST /v1/runs": RUN,
     "GET /v1/runs": ANY,
@@ -72,21 +81,51 @@ class Tokens(Protocol):
         ...
 
 
+class People(Protocol):
+    """Signs people in by the directory's own page. DirectoryError where it does not answer."""
+
+    async def address(self, *, state: str, nonce: str, verifier: str) -> str:
+        """Of that page."""
+        ...
+
+    async def caller(self, *, code: str, nonce: str, verifier: str) -> Caller:
+        """Who came back from it. TokenError where what they brought is no good."""
+        ...
+
+    async def sign_out_address(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """How callers sign in."""
 
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
+    tokens: Tokens
+    people: People
+    sessions: Sessions
 
     async def caller(self, request: Request) -> Caller:
-        """Who asks. UnauthenticatedError where nobody is signed in; further errors as for a token."""
+        """Who asks: by a token, or a browser's session. UnauthenticatedError where nobody is signed in, further
+        errors as for a token; HTTPException 403 for what a browser sends that no page of ours made.
+        """
         sent = request.headers.getlist("authorization")
         if not sent:
-            raise UnauthenticatedError("Send an access token of the gate's tenant as a bearer token.")
+            return await self._by_session(request)
         scheme, _, token = sent[0].partition(" ")
         if len(sent) > 1 or scheme.lower() != "bearer":
             raise TokenError("One authorization header with one bearer token is expected.")
-        return await self._tokens.caller(token.strip())
+        return await self.tokens.caller(token.strip())
+
+    async def _by_session(self, request: Request) -> Caller:
+        session = self.sessions.of(request)
+        if session is None:
+            raise UnauthenticatedError("Send an access token of the gate's tenant as a bearer token.")
+        if request.method != "GET" and not session.proves(await form_field(request, PROOF)):
+            detail = (
+                "This is no form that the gate made for you. Open its page again, and send it from there."
+            )
+            raise HTTPException(HTTPStatus.FORBIDDEN, detail)
+        request.state.proof = session.proof
+        return session.caller
 
 
 async def admitted(request: Request) -> None:
@@ -98,10 +137,9 @@ async def admitted(request: Request) -> None:
     access: Access | None = request.app.state.access
     if access is None or needed is OPEN:
         return
-    caller = await access.caller(request)
-    if not needed & caller.roles:
+    request.state.caller = caller = await access.caller(request)
+    if needed and not needed & caller.roles:
         raise ForbiddenError(_missing(needed, caller))
-    request.state.caller = caller
 
 
 def _missing(needed: frozenset[Role], caller: Caller) -> str:

@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -11,11 +13,23 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from app.domain.errors import GateError
+from app.domain.errors import GateError, UnauthenticatedError
 from app.gate.opened import OpenGate
-from app.web import access, downloads, golden_sets, health, judge, live, live_pages, pages, reviews, runs
+from app.web import (
+    access,
+    downloads,
+    golden_sets,
+    health,
+    judge,
+    live,
+    live_pages,
+    pages,
+    reviews,
+    runs,
+    sign_in,
+)
 from app.web.bodies import (
     CheckBody,
     JudgeBody,
@@ -28,6 +42,7 @@ from app.web.bodies import (
 )
 from app.web.guard import Guard
 from app.web.problems import Problem, as_json, refusal
+from app.web.starts import Starts
 
 
 def create_api(
@@ -35,13 +50,17 @@ def create_api(
     *,
     version: str,
     open_access: Callable[[], AbstractAsyncContextManager[access.Access]] | None = None,
+    starts_per_hour: int | None = None,
+    tls: bool = False,
 ) -> FastAPI:
     """The application. When it starts it opens the gate and takes up the runs that are not done; when it
     stops it lets go of them, for the next start. Without `open_access` nobody signs in, and all may do all.
+    `starts_per_hour`: for each caller. `tls`: whether browsers reach it by https.
     """
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+        api.state.starts = Starts(starts_per_hour)
         async with AsyncExitStack() as stack:
             api.state.access = await stack.enter_async_context(open_access()) if open_access else None
             api.state.gate = gate = await stack.enter_async_context(open_gate())
@@ -67,7 +86,7 @@ def create_api(
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
-    rooms = (runs, live, downloads, judge, reviews, golden_sets, health, live_pages, pages)
+    rooms = (runs, live, downloads, judge, reviews, golden_sets, health, sign_in, live_pages, pages)
     for router in (each.router for each in rooms):
         api.include_router(router)
     api.include_router(reviews.forms)
@@ -77,7 +96,7 @@ def create_api(
     async def openapi() -> Response:
         return JSONResponse(api.openapi())
 
-    api.add_middleware(Guard)
+    api.add_middleware(Guard, tls=tls)
     for kind in (GateError, HTTPException, RequestValidationError):
         api.add_exception_handler(kind, _answer_error)
     return api
@@ -89,7 +108,12 @@ def _operation_id(route: APIRoute) -> str:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     told = refusal(request, error)
-    return pages.problem_page(told) if pages.wants_page(request) else as_json(told)
+    if not pages.wants_page(request):
+        return as_json(told)
+    if type(error) is UnauthenticatedError and request.method == "GET":
+        asked = f"{request.url.path}?{request.url.query}".removesuffix("?")
+        return RedirectResponse(f"/sign-in?{urlencode({'back': asked})}", status_code=HTTPStatus.SEE_OTHER)
+    return pages.problem_page(request, told)
 
 
 class _Api(FastAPI):

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date
 from http import HTTPStatus
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import (
@@ -34,7 +34,11 @@ from app.gate.rollback import RollbackRequest
 from app.gate.start import StartRequest
 from app.web.problems import as_message
 
+PROOF = "proof"  # the field of a form that only a page of ours can fill
+
+_FORM = "application/x-www-form-urlencoded"
 LARGEST_BODY = 32 * 1024 * 1024  # bytes
+LARGEST_SMALL_BODY = 256 * 1024  # of a body that holds no golden set
 
 _MOST_FIELDS = 100_000  # of a form; an override names every question that failed
 _ARRAYS = ("answers", "questions", "documents")  # that a field of a form adds to
@@ -59,6 +63,8 @@ Kinds = Annotated[
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    large: ClassVar[bool] = False  # whether a golden set, or the names of all its questions, may be in it
 
 
 class GoldenBody(_Body):
@@ -97,6 +103,8 @@ class StartBody(_Body):
     `slices`: only the questions in any of these; the run cannot be promoted then.
     """
 
+    large: ClassVar[bool] = True
+
     candidate_index: IndexName
     baseline_index: IndexName | None = None
     golden_set: Name | None = None
@@ -121,6 +129,8 @@ class StartBody(_Body):
 
 class CheckBody(_Body):
     """A golden set to be checked, and the indexes that should hold its labels."""
+
+    large: ClassVar[bool] = True
 
     golden: GoldenBody
     indexes: tuple[IndexName, ...] = ()
@@ -169,6 +179,8 @@ class OverrideBody(_Body):
     pass, and what will watch for them after the cut-over.
     """
 
+    large: ClassVar[bool] = True
+
     reason: Text
     questions: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
@@ -210,7 +222,7 @@ async def read_body(request: Request, model: type[Body]) -> Body:
     """The request's body. InputError with all that is wrong with it; 413 and 415 as HTTPException."""
     # the media type also keeps web pages of others out: a browser asks before it sends JSON elsewhere
     _expect(request, "application/json")
-    return await asyncio.to_thread(_valid, model, await _limited(request))
+    return await asyncio.to_thread(_valid, model, await _limited(request, large=model.large))
 
 
 async def read_form(request: Request, model: type[Body]) -> tuple[Body, str | None]:
@@ -219,8 +231,8 @@ async def read_form(request: Request, model: type[Body]) -> tuple[Body, str | No
     A field may come several times where the body has an array. A blank one is one that was left out. An entry
     of `answers` with alternatives comes as `answers.1`, several times; `answers.2` is the next entry.
     """
-    _expect(request, "application/x-www-form-urlencoded")
-    data = await _limited(request)
+    _expect(request, _FORM)
+    data = await _limited(request, large=model.large)
     try:
         pairs = parse_qsl(data.decode("ascii"), max_num_fields=_MOST_FIELDS, errors="strict")
     except ValueError as error:
@@ -235,6 +247,7 @@ def _from_form(model: type[Body], pairs: Sequence[tuple[str, str]]) -> tuple[Bod
         if value.strip():
             fields[name].append(value.replace("\r\n", "\n"))  # browsers make the one of the other
     back = fields.pop("back", [None])[0]
+    fields.pop(PROOF, None)  # looked at before
     entries = sorted((name for name in fields if _ENTRY.fullmatch(name)), key=lambda name: int(name[8:]))
     groups: list[str | list[str]] = [each[0] if len(each) == 1 else each for each in map(fields.pop, entries)]
     members: dict[str, Any] = {
@@ -259,20 +272,46 @@ def _valid(model: type[Body], data: bytes) -> Body:
         raise InputError([_fault(each) for each in error.errors(include_url=False)]) from None
 
 
-async def _limited(request: Request) -> bytes:
+async def form_field(request: Request, name: str) -> str | None:
+    """The only value of a field of the form that a request holds; None where there is no such form."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        return None
+    data = await _limited(request, large=True)
+    try:
+        pairs = parse_qsl(data.decode("ascii"), max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        return None
+    values = [value for field, value in pairs if field == name]
+    return values[0] if len(values) == 1 else None
+
+
+async def _limited(request: Request, *, large: bool) -> bytes:
+    """The request's body, however often it is asked for."""
+    most = LARGEST_BODY if large else LARGEST_SMALL_BODY
+    received: bytes | None = getattr(request.state, "received", None)
+    if received is None:
+        request.state.received = received = await _received(request, most)
+    if len(received) > most:
+        raise _too_large(most)
+    return received
+
+
+async def _received(request: Request, most: int) -> bytes:
     size = request.headers.get("content-length", "")
-    if size.isdecimal() and int(size) > LARGEST_BODY:
-        raise _too_large()
+    if size.isdecimal() and int(size) > most:
+        raise _too_large(most)
     data = bytearray()
     async for piece in request.stream():
         data += piece
-        if len(data) > LARGEST_BODY:
-            raise _too_large()
+        if len(data) > most:
+            raise _too_large(most)
     return bytes(data)
 
 
-def _too_large() -> HTTPException:
-    detail = f"A body may hold {LARGEST_BODY // 1024 // 1024} MB: split the golden set, or deploy it."
+def _too_large(most: int) -> HTTPException:
+    told = "split the golden set, or deploy it" if most == LARGEST_BODY else "this call takes no more"
+    size = f"{most / 1024**2:g} MB" if most >= 1024**2 else f"{most / 1024:g} KB"
+    detail = f"A body may hold {size} here: {told}."
     return HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
 
 

@@ -2,9 +2,10 @@
 
 from starlette.requests import Request
 
-from app.domain.caller import Caller, Role
+from app.domain.caller import Caller, Role, shown_name
 from app.domain.review import Signature
 from app.gate.opened import OpenGate
+from app.report.reader import Reader
 
 
 def caller(request: Request) -> Caller | None:
@@ -28,3 +29,15 @@ def may(request: Request, role: Role) -> bool:
 def signed(request: Request, gate: OpenGate) -> Signature:
     """The signature of who asks, now."""
     return Signature(by=actor(request), at=gate.execution.now(), mark=gate.execution.new_claim())
+
+
+def reader(request: Request) -> Reader:
+    """Who looks at a page, and what it offers to them."""
+    found = caller(request)
+    if found is None:
+        return Reader()
+    return Reader(
+        name=shown_name(found.name),
+        proof=getattr(request.state, "proof", ""),
+        may_review=may(request, Role.REVIEW),
+    )

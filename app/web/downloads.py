@@ -11,12 +11,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from app.domain.decision import results
-from app.domain.outcome import QuestionResult, without_passages
+from app.domain.outcome import Observed, QuestionResult, without_passages
 from app.domain.run import Run, State
 from app.gate.opened import OpenGate
-from app.report.decisions import Decisions
-from app.report.html import html
+from app.report.html import passages_of, whole_page
 from app.report.junit import junit
+from app.report.lists import Lists
 from app.report.markdown import markdown
 from app.report.run_json import json_chunks
 from app.web.decisions import decisions_of
@@ -24,7 +24,8 @@ from app.web.opened import Gate
 from app.web.problems import declared
 from app.web.runs import RETRY_AFTER, RunId
 
-PIECE = 64 * 1024  # bytes that are drawn and sent at a time
+PIECE = 64 * 1024  # bytes that are sent at a time
+_AT_A_TIME = 50  # questions whose evidence is held at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +42,6 @@ Passages = Annotated[
         "read than the documents; a passage's SHA-256 stands in its place"
     ),
 ]
-Draw = Callable[[Run, Iterable[QuestionResult]], Iterator[bytes]]
-
 router = APIRouter(prefix="/v1/runs/{run_id}", tags=["documents"])
 _PROBLEMS = declared(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE)
 
@@ -55,7 +54,9 @@ _PROBLEMS = declared(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVI
 )
 async def run_record(run_id: RunId, gate: Gate, *, passages: Passages = True) -> Response:
     """The run record with every question and its evidence."""
-    return await drawn(gate, run_id, json_chunks, "application/json", passages=passages)
+    run = await _done(gate, run_id)
+    questions = _questions(run, await gate.records.evidence(run_id), passages=passages)
+    return await _streamed(json_chunks(run, questions), "application/json")
 
 
 @router.get(
@@ -65,13 +66,22 @@ async def run_record(run_id: RunId, gate: Gate, *, passages: Passages = True) ->
 )
 async def report_html(run_id: RunId, gate: Gate, *, passages: Passages = True) -> Response:
     """The report as one HTML file, with what was decided so far."""
-    run, _ = await gate.records.read(run_id)
-    decisions = await decisions_of(gate, run) if run.state is State.DONE else None
+    run = await _done(gate, run_id)
+    decisions = await decisions_of(gate, run)
+    lists = await _lists(gate, run, passages=passages)
+    page = (text.encode() for text in whole_page(run, lists, decisions))
+    return await _streamed(page, "text/html; charset=utf-8")
 
-    def draw(run: Run, questions: Iterable[QuestionResult]) -> Iterator[bytes]:
-        return (text.encode() for text in html(run, questions, decisions or Decisions()))
 
-    return await drawn(gate, run_id, draw, "text/html; charset=utf-8", passages=passages)
+async def _lists(gate: OpenGate, run: Run, *, passages: bool) -> Lists:
+    """The run's questions for the file; of its evidence only what is shown is read, a few questions at a time."""
+    outline = _questions(run, await gate.records.outline(run.id), passages=passages)
+    lists = await asyncio.to_thread(lambda: Lists.of(run, outline, contexts=0))
+    shown = passages_of(lists)
+    for start in range(0, len(shown), _AT_A_TIME):
+        seen = await gate.records.questions(run.id, shown[start : start + _AT_A_TIME])
+        lists = lists.with_contexts(run, _questions(run, seen, passages=passages))
+    return lists
 
 
 @router.get(
@@ -81,7 +91,9 @@ async def report_html(run_id: RunId, gate: Gate, *, passages: Passages = True) -
 )
 async def report_markdown(run_id: RunId, gate: Gate, *, passages: Passages = True) -> Response:
     """The report as Markdown, for a pull request or a build's summary."""
-    return await drawn(gate, run_id, _markdown, "text/markdown; charset=utf-8", passages=passages)
+    run = await _done(gate, run_id)
+    questions = _questions(run, await gate.records.outline(run_id), passages=passages)
+    return await _streamed(_whole(lambda: markdown(run, questions).encode()), "text/markdown; charset=utf-8")
 
 
 @router.get(
@@ -91,23 +103,32 @@ async def report_markdown(run_id: RunId, gate: Gate, *, passages: Passages = Tru
 )
 async def report_junit(run_id: RunId, gate: Gate, *, passages: Passages = True) -> Response:
     """The report as JUnit test results, for a build."""
-    return await drawn(gate, run_id, _junit, "application/xml", passages=passages)
+    run = await _done(gate, run_id)
+    questions = _questions(run, await gate.records.outline(run_id), passages=passages)
+    return await _streamed(_whole(lambda: junit(run, questions)), "application/xml")
 
 
-async def drawn(
-    gate: OpenGate, run_id: str, draw: Draw, media_type: str, *, passages: bool = True
-) -> Response:
-    """The document, its first piece drawn: what fails until then is still told with a status of its own.
-
-    409 where the run is not done. The drawing is done in worker threads, so that other requests go on.
-    """
+async def _done(gate: OpenGate, run_id: str) -> Run:
+    """409 where the run is not done."""
     run, _ = await gate.records.read(run_id)
     if run.state is not State.DONE:
         detail = f"The run is {run.state}: its documents are there when it is done."
         raise HTTPException(HTTPStatus.CONFLICT, detail, headers={"Retry-After": RETRY_AFTER})
-    observed = await gate.records.evidence(run_id)
+    return run
+
+
+def _questions(run: Run, observed: Iterable[Observed], *, passages: bool) -> Iterator[QuestionResult]:
+    """The questions as they are shown to whoever asks."""
     questions = results(observed, run.query)
-    pieces = _pieces(draw(run, questions if passages else map(without_passages, questions)))
+    return questions if passages else map(without_passages, questions)
+
+
+async def _streamed(chunks: Iterator[bytes], media_type: str) -> Response:
+    """The document, its first piece drawn: what fails until then is still told with a status of its own.
+
+    The drawing is done in worker threads, so that other requests go on.
+    """
+    pieces = _pieces(chunks)
     first = await asyncio.to_thread(next, pieces, b"")
     return StreamingResponse(_sent(first, pieces), media_type=media_type)
 
@@ -124,16 +145,13 @@ def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
     piece = bytearray()
     for chunk in chunks:
         piece += chunk
-        if len(piece) >= PIECE:
-            yield bytes(piece)
-            piece.clear()
+        while len(piece) >= PIECE:
+            yield bytes(piece[:PIECE])
+            del piece[:PIECE]
     if piece:
         yield bytes(piece)
 
 
-def _markdown(run: Run, questions: Iterable[QuestionResult]) -> Iterator[bytes]:
-    yield markdown(run, questions).encode()
-
-
-def _junit(run: Run, questions: Iterable[QuestionResult]) -> Iterator[bytes]:
-    yield junit(run, questions)
+def _whole(draw: Callable[[], bytes]) -> Iterator[bytes]:
+    """A document that is drawn in one go, when its first piece is asked for."""
+    yield draw()

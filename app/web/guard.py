@@ -14,7 +14,11 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",  # without any a browser says of a form only that its origin is "null"
     "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Frame-Options": "DENY",  # for browsers that do not know frame-ancestors
 }
+OVER_TLS = {"Strict-Transport-Security": "max-age=31536000; includeSubDomains"}
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +26,9 @@ log = logging.getLogger(__name__)
 class Guard:
     """ASGI middleware. An answer that had begun is broken off, so that nobody takes a part for the whole."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, tls: bool) -> None:
         self._app = app
+        self._headers = HEADERS | (OVER_TLS if tls else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -36,7 +41,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 started = True
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
             await send(message)
 

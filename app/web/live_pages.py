@@ -38,7 +38,7 @@ async def live_page(
     """What is live, what could be returned to, and everything that was done to it, the newest first."""
     found = await live(control_of(gate))
     page = audit_page(await gate.trail.records(), SHOWN, before)
-    return rendered("live.html", live=found, page=page, may=may(request, Role.PROMOTE), hidden="", say=_WORDS)
+    return rendered(request, "live.html", live=found, page=page, may=may(request, Role.PROMOTE), say=_WORDS)
 
 
 @router.get("/runs/{run_id}/promotion")
@@ -46,13 +46,13 @@ async def promotion_page(run_id: RunId, request: Request, gate: Gate) -> Respons
     """Whether the run may be promoted now, every condition, and what became of its promotion."""
     found = await clear(control_of(gate), run_id, by=actor(request))
     return rendered(
+        request,
         "promotion.html",
         run=found.run,
         candidate=found.run.candidate.index,
         clearance=found.clearance,
         followed=of_run(await gate.trail.records(), found.run),
         may=may(request, Role.PROMOTE),
-        hidden="",
         say=_WORDS,
     )
 

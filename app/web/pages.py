@@ -30,8 +30,10 @@ from app.report.escaping import visible
 from app.report.html import TITLES, first_page, list_page, place_of, shown_lost
 from app.report.lists import Filter, Lists
 from app.report.pictures import TREND_HIGH, TREND_LINE, Past, Trend, trend
+from app.report.reader import Reader
 from app.report.sheet import SCRIPT, STYLE
 from app.web import progress
+from app.web.caller import reader
 from app.web.decisions import decisions_of
 from app.web.listing import Wanted, page, trends
 from app.web.opened import Gate
@@ -143,7 +145,7 @@ router.include_router(progress.router)
 
 
 @router.get("/")
-async def runs_page(gate: Gate, wanted: Annotated[Wanted, Query()]) -> Response:
+async def runs_page(request: Request, gate: Gate, wanted: Annotated[Wanted, Query()]) -> Response:
     """The runs, the newest first, with the filters of the API, and how each set went lately."""
     found = await page(gate.records, wanted)
     filters = wanted.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
@@ -151,7 +153,15 @@ async def runs_page(gate: Gate, wanted: Annotated[Wanted, Query()]) -> Response:
     lately = await trends(gate.records) if not filters else {}
     waived = await waivers(gate.records, [*found.runs, *(run for runs in lately.values() for run in runs)])
     drawn = [_trend(name, runs, waived) for name, runs in lately.items()]
-    return rendered("runs.html", runs=found.runs, older=older, trends=drawn, waived=waived)
+    return rendered(
+        request,
+        "runs.html",
+        runs=found.runs,
+        unreadable=found.unreadable,
+        older=older,
+        trends=drawn,
+        waived=waived,
+    )
 
 
 def _trend(name: str, runs: Sequence[Run], waived: Collection[str]) -> Trend:
@@ -172,15 +182,18 @@ def _past(run: Run, *, waived: bool) -> Past:
 
 
 @router.get("/runs/{run_id}")
-async def run_page(run_id: RunId, gate: Gate, kept: Kept, chosen: Annotated[Chosen, Query()]) -> Response:
+async def run_page(
+    run_id: RunId, request: Request, gate: Gate, kept: Kept, chosen: Annotated[Chosen, Query()]
+) -> Response:
     """The report of a run that is done; until then how far it is."""
     run, _ = await gate.records.read(run_id)
     if run.state is not State.DONE:
-        return rendered("running.html", run=run, refresh=REFRESH)
+        return rendered(request, "running.html", run=run, refresh=REFRESH)
     drawn = await kept.of(gate, run)
     decisions = await decisions_of(gate, run, drawn.reviewable)
     lists = await _with_contexts(gate, drawn, shown_lost(drawn.lists, chosen.filter))
-    return HTMLResponse(await asyncio.to_thread(_first_page, run, lists, decisions, chosen.filter))
+    drawing = asyncio.to_thread(_first_page, run, lists, decisions, chosen.filter, reader(request))
+    return HTMLResponse(await drawing)
 
 
 async def _with_contexts(gate: OpenGate, drawn: _Drawn, shown: Collection[str]) -> Lists:
@@ -189,8 +202,8 @@ async def _with_contexts(gate: OpenGate, drawn: _Drawn, shown: Collection[str]) 
     return drawn.lists.with_contexts(drawn.run, results(seen, drawn.run.query))
 
 
-def _first_page(run: Run, lists: Lists, decisions: Decisions, wanted: Filter) -> bytes:
-    return first_page(run, lists, decisions, wanted).encode()
+def _first_page(run: Run, lists: Lists, decisions: Decisions, wanted: Filter, of: Reader) -> bytes:
+    return first_page(run, lists, decisions, wanted, of).encode()
 
 
 @router.get("/runs/{run_id}/question")
@@ -207,7 +220,7 @@ async def question_page(
 
 @router.get("/runs/{run_id}/{name}")
 async def questions_page(
-    run_id: RunId, name: str, gate: Gate, kept: Kept, chosen: Annotated[Chosen, Query()]
+    run_id: RunId, name: str, *, request: Request, gate: Gate, kept: Kept, chosen: Annotated[Chosen, Query()]
 ) -> Response:
     """One list of a run's questions, page by page."""
     run = await _done(gate, run_id)
@@ -218,7 +231,7 @@ async def questions_page(
         shown = shown_lost(drawn.lists, chosen.filter, chosen.page) if name == "lost" else ()
         lists = await _with_contexts(gate, drawn, shown)
         found = await asyncio.to_thread(
-            list_page, run, lists, decisions, chosen.filter, name=name, number=chosen.page
+            list_page, run, lists, decisions, chosen.filter, reader(request), name=name, number=chosen.page
         )
     if found is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no such page.")
@@ -236,18 +249,31 @@ async def _done(gate: OpenGate, run_id: str) -> Run:
 def wants_page(request: Request) -> bool:
     """Whether a person with a browser asked, for whom a problem should be a page, too."""
     path = request.url.path
-    is_page = path in ("/", "/live") or path.startswith(("/runs/", "/live/"))
+    is_page = path in ("/", "/live") or path.startswith(("/runs/", "/live/", "/sign-"))
     return is_page and "text/html" in request.headers.get("accept", "")
 
 
-def problem_page(told: Refusal) -> Response:
+def problem_page(request: Request, told: Refusal) -> Response:
     """The problem as a page, with its status and headers."""
     problem = told.problem
-    return rendered("problem.html", status=problem.status, headers=dict(told.headers), problem=problem)
+    return rendered(
+        request, "problem.html", status=problem.status, headers=dict(told.headers), problem=problem
+    )
+
+
+def signed_out_page(address: str | None) -> Response:
+    """After signing out; `address` is where the directory's own session ends."""
+    return HTMLResponse(_TEMPLATES.get_template("signed_out.html").render(address=address, reader=Reader()))
 
 
 def rendered(
-    name: str, *, status: int = HTTPStatus.OK, headers: dict[str, str] | None = None, **values: Any
+    request: Request,
+    name: str,
+    *,
+    status: int = HTTPStatus.OK,
+    headers: dict[str, str] | None = None,
+    **values: Any,
 ) -> Response:
     """A page of this service: the template of that name with these values."""
-    return HTMLResponse(_TEMPLATES.get_template(name).render(values), status_code=status, headers=headers)
+    content = _TEMPLATES.get_template(name).render(values, reader=reader(request))
+    return HTMLResponse(content, status_code=status, headers=headers)

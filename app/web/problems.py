@@ -268,6 +268,7 @@ _DESCRIPTIONS = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not application/json",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The request or the golden set has faults; all are listed",
+    HTTPStatus.TOO_MANY_REQUESTS: "The caller started as many runs in the last hour as one may",
     HTTPStatus.BAD_GATEWAY: "The search service did not answer, or cannot be used",
     HTTPStatus.SERVICE_UNAVAILABLE: "Search, storage or what names the live index cannot be reached",
 }

@@ -210,4 +210,4 @@ def _told(request: Request, error: InputError) -> Response:
         raise error
     told = refusal(request, error)
     detail = " · ".join(fault.message for fault in told.problem.faults)
-    return problem_page(replace(told, problem=replace(told.problem, detail=detail)))
+    return problem_page(request, replace(told, problem=replace(told.problem, detail=detail)))

@@ -1,6 +1,7 @@
 """`/v1/runs`: start, follow, cancel and list runs."""
 
 import json
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from app.web.caller import actor
 from app.web.listing import RunPage, Wanted, page
 from app.web.opened import Gate
 from app.web.problems import declared
+from app.web.starts import Starts
 
 RETRY_AFTER = "2"  # seconds after which a run that is not done is worth another look
 LONGEST_WAIT = 60  # seconds
@@ -49,6 +51,7 @@ router = APIRouter(prefix="/v1/runs", tags=["runs"])
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.TOO_MANY_REQUESTS,
         HTTPStatus.SERVICE_UNAVAILABLE,
     ),
     openapi_extra=described(StartBody),
@@ -56,15 +59,22 @@ router = APIRouter(prefix="/v1/runs", tags=["runs"])
 async def start_run(request: Request, gate: Gate, idempotency_key: IdempotencyKey = None) -> Response:
     """Start a run; it goes on in the background."""
     body = await read_body(request, StartBody)
-    run, _ = await start(
-        body.request(),
-        records=gate.records,
-        golden_sets=gate.golden_sets,
-        stamp=gate.stamp(),
-        live=gate.live,
-        idempotency_key=idempotency_key,
-        requested_by=actor(request),
-    )
+    starts: Starts = request.app.state.starts
+    who, new = actor(request), False
+    counted = starts.admit(who, idempotency_key)
+    try:
+        run, new = await start(
+            body.request(),
+            records=gate.records,
+            golden_sets=gate.golden_sets,
+            stamp=gate.stamp(),
+            live=gate.live,
+            idempotency_key=idempotency_key,
+            requested_by=who,
+        )
+    finally:
+        if counted and not new:
+            starts.forget(who, idempotency_key)
     if run.state is not State.DONE:
         await gate.supervisor.take_up(run.id)
     return _answer(run, HTTPStatus.ACCEPTED, {"Location": f"/v1/runs/{run.id}"})
@@ -80,7 +90,8 @@ async def list_runs(gate: Gate, wanted: Annotated[Wanted, Query()]) -> Response:
     """List runs, the newest first. A page may hold fewer than `limit` and yet have a `next`."""
     found = await page(gate.records, wanted)
     runs = b",".join(run_json(run) for run in found.runs)
-    content = b'{"runs":[' + runs + b'],"next":' + json.dumps(found.next).encode() + b"}"
+    rest = {"unreadable": [asdict(each) for each in found.unreadable], "next": found.next}
+    content = b'{"runs":[' + runs + b"]," + json.dumps(rest).encode().removeprefix(b"{")
     return Response(content, media_type="application/json")
 
 

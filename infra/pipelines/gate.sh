@@ -10,13 +10,15 @@
 #   UNDER_WAY      folder that holds, while a run is under way, the command that joins it (see cancel.sh)
 #
 # Exit status and output variable "verdict": 0 PASS, 1 FAIL, 2 ERROR. The worst set decides. Whatever goes wrong
-# on the way is ERROR, and so is a status without the record that belongs to it. Output variable "runs": the runs'
-# ids, in the order of the sets.
+# on the way is ERROR, and so is a status without the record that belongs to it. Output variables "runs", the runs'
+# ids in the order of the sets, and "candidate", the index that they judged.
 set -euo pipefail
 
 verdict=ERROR
 runs=()
+candidate=
 finish() {
+  tell 'task.setvariable variable=candidate;isOutput=true' "$candidate"
   tell 'task.setvariable variable=runs;isOutput=true' "${runs[*]}"
   tell 'task.setvariable variable=verdict;isOutput=true' "$verdict"
   case $verdict in
@@ -37,14 +39,16 @@ source "$here/agent.sh"
 read -r -d '' -a sets <<<"$GOLDEN_SETS" || true
 read -r -d '' -a kinds <<<"${CHANGE_KINDS-}" || true
 
-# The id in a run's record, for the address of its page; 1 where the file is no record.
-id_of() {
-  ask python3 -c 'import json, sys; print(json.load(open(sys.argv[1], encoding="utf-8"))["id"])' "$1" || return 1
-  [[ $ANSWER =~ ^[a-z0-9][a-z0-9-]{0,63}$ ]]
+# Puts the id of a run's record, and the index that it judged, in "run"; 1 where the file is no record.
+read_record() {
+  local reading='import json, sys; run = json.load(open(sys.argv[1])); print(run["id"], run["candidate"]["index"])'
+  ask python3 -X utf8 -c "$reading" "$1" || return 1
+  [[ $ANSWER =~ ^[a-z0-9][a-z0-9-]{0,63}\ [a-z0-9][a-z0-9_-]{1,127}$ ]] || return 1
+  read -r -a run <<<"$ANSWER"
 }
 
 judge() {
-  local set=$1 kind status=0
+  local set=$1 kind status=0 run=()
   if [[ ! $set =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]]; then
     note "Not the name of a golden set: $set"
     return 2
@@ -73,11 +77,12 @@ judge() {
   harmless "${command[@]}" || status=$?
   rm -f -- "$UNDER_WAY/$set"
 
-  if id_of "$REPORTS/$set/run.json"; then
-    runs+=("$ANSWER")
+  if read_record "$REPORTS/$set/run.json"; then
+    runs+=("${run[0]}")
+    candidate=${run[1]}
     # The summary tab keeps one file of a name.
     printf '%s\n\n[This run at the service](%s/runs/%s): with the passages, for those who may read them.\n' \
-      "$(<"$REPORTS/$set/report.md")" "$GATE_SERVICE_URL" "$ANSWER" >"$REPORTS/gate-$set.md" &&
+      "$(<"$REPORTS/$set/report.md")" "$GATE_SERVICE_URL" "${run[0]}" >"$REPORTS/gate-$set.md" &&
       tell task.uploadsummary "$REPORTS/gate-$set.md"
   elif ((status < 2)); then
     note "The gate ended with status $status for $set and left no record."

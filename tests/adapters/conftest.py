@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from azure.core.credentials import AzureKeyCredential
 
+from app.adapters.limiter import Limiter
 from app.adapters.search import AzureSearch
 from app.domain.index import Fields
 from app.domain.query import QuerySettings
@@ -60,7 +61,7 @@ async def open_search(service: ScriptedSearch, pauses: Pauses) -> AsyncIterator[
             parameters: dict[str, Any] = {
                 "endpoint": service.url,
                 "credential": AzureKeyCredential(KEY),
-                "max_concurrency": 8,
+                "limiter": Limiter(ceiling=8),
                 "query_timeout_seconds": 5.0,
                 "sleep": pauses,
                 "jitter": lambda: 0.5,

@@ -11,6 +11,7 @@ from azure.core.credentials import AccessToken, AzureKeyCredential
 from azure.core.exceptions import ClientAuthenticationError
 
 from app.adapters.embeddings import AzureEmbedder
+from app.adapters.limiter import Limiter
 from app.domain.errors import BrokenError, FailureCode, QueryError
 from app.domain.query import Embedding
 from app.domain.reasons import Code
@@ -50,7 +51,7 @@ class NoTokens(Tokens):
 def parameters(pauses: Pauses) -> dict[str, Any]:
     return {
         "credential": AzureKeyCredential(KEY),
-        "max_concurrency": 4,
+        "limiter": Limiter(ceiling=4),
         "query_timeout_seconds": 5.0,
         "sleep": pauses,
         "jitter": lambda: 0.5,

@@ -6,6 +6,7 @@ from email.utils import formatdate
 
 import pytest
 
+from app.adapters.limiter import Limiter
 from app.adapters.retries import REQUESTS, FailedAttemptError, Retries, retry_after
 from app.domain.errors import BrokenError, FailureCode, QueryError
 
@@ -56,8 +57,8 @@ def retries(clock: Clock) -> Retries:
 
 
 @pytest.fixture
-def limiter() -> asyncio.Semaphore:
-    return asyncio.Semaphore(1)
+def limiter() -> Limiter:
+    return Limiter(ceiling=1)
 
 
 def test_every_failure_has_its_row_and_none_more_than_four_requests() -> None:
@@ -80,7 +81,7 @@ def test_every_failure_has_its_row_and_none_more_than_four_requests() -> None:
     ],
 )
 async def test_a_lasting_failure_ends_after_the_tables_number_of_requests(
-    retries: Retries, limiter: asyncio.Semaphore, code: FailureCode, requests: int
+    retries: Retries, limiter: Limiter, code: FailureCode, requests: int
 ) -> None:
     attempt = failing(*(failed(code) for _ in range(10)))
     with pytest.raises(QueryError) as caught:
@@ -92,7 +93,7 @@ async def test_a_lasting_failure_ends_after_the_tables_number_of_requests(
 
 
 async def test_pauses_double_from_half_a_second_times_the_jitter(
-    retries: Retries, clock: Clock, limiter: asyncio.Semaphore
+    retries: Retries, clock: Clock, limiter: Limiter
 ) -> None:
     attempt = failing(*(failed(FailureCode.SERVER_ERROR) for _ in range(3)))
     tried = await retries.run(attempt, deadline=2000, limiter=limiter)
@@ -101,7 +102,7 @@ async def test_pauses_double_from_half_a_second_times_the_jitter(
 
 
 async def test_retry_after_is_the_least_pause_and_jitter_comes_on_top(
-    retries: Retries, clock: Clock, limiter: asyncio.Semaphore
+    retries: Retries, clock: Clock, limiter: Limiter
 ) -> None:
     attempt = failing(failed(FailureCode.THROTTLED, 2), failed(FailureCode.THROTTLED))
     tried = await retries.run(attempt, deadline=2000, limiter=limiter)
@@ -110,7 +111,7 @@ async def test_retry_after_is_the_least_pause_and_jitter_comes_on_top(
 
 
 async def test_a_pause_that_would_reach_the_deadline_ends_it_at_once(
-    retries: Retries, clock: Clock, limiter: asyncio.Semaphore
+    retries: Retries, clock: Clock, limiter: Limiter
 ) -> None:
     attempt = failing(failed(FailureCode.THROTTLED, 3600))
     with pytest.raises(QueryError) as caught:
@@ -119,25 +120,25 @@ async def test_a_pause_that_would_reach_the_deadline_ends_it_at_once(
     assert clock.slept == []
 
 
-async def test_after_the_deadline_nothing_is_sent(retries: Retries, limiter: asyncio.Semaphore) -> None:
+async def test_after_the_deadline_nothing_is_sent(retries: Retries, limiter: Limiter) -> None:
     with pytest.raises(QueryError) as caught:
         await retries.run(failing(), deadline=999, limiter=limiter)
     assert (caught.value.code, caught.value.attempts) == (FailureCode.TIMED_OUT, 0)
 
 
 async def test_waiting_for_a_turn_ends_at_the_deadline_and_gives_no_turn_away(
-    limiter: asyncio.Semaphore,
+    limiter: Limiter,
 ) -> None:
     retries = Retries(attempt_seconds=5)
-    await limiter.acquire()
+    await limiter.enter(60)
     deadline = asyncio.get_running_loop().time() + 0.05
     with pytest.raises(QueryError) as caught:
         await retries.run(failing(), deadline=deadline, limiter=limiter)
     assert (caught.value.code, caught.value.attempts) == (FailureCode.TIMED_OUT, 0)
-    assert limiter.locked()
+    assert limiter.under_way == 1
 
 
-async def test_one_attempt_is_cut_at_its_limit_and_tried_again(limiter: asyncio.Semaphore) -> None:
+async def test_one_attempt_is_cut_at_its_limit_and_tried_again(limiter: Limiter) -> None:
     sent = 0
 
     async def attempt() -> str:
@@ -153,29 +154,51 @@ async def test_one_attempt_is_cut_at_its_limit_and_tried_again(limiter: asyncio.
     assert tried.elapsed_ms < 50  # the attempt that answered, not the one before it
 
 
-async def test_the_limiter_is_held_through_the_pauses_and_then_released(limiter: asyncio.Semaphore) -> None:
-    held: list[bool] = []
+async def test_a_pause_holds_no_turn_and_each_request_takes_one_of_its_own(limiter: Limiter) -> None:
+    held: list[int] = []
 
     async def sleep(_: float) -> None:
-        held.append(limiter.locked())
+        held.append(limiter.under_way)
+
+    async def attempt() -> str:
+        held.append(limiter.under_way)
+        return await answer()
 
     retries = Retries(attempt_seconds=5, sleep=sleep)
-    attempt = failing(failed(FailureCode.THROTTLED), failed(FailureCode.THROTTLED))
-    await retries.run(attempt, deadline=asyncio.get_running_loop().time() + 60, limiter=limiter)
-    assert held == [True, True]
-    assert not limiter.locked()
+    answer = failing(failed(FailureCode.THROTTLED), failed(FailureCode.SERVER_ERROR))
+    deadline = asyncio.get_running_loop().time() + 60
+    tried = await retries.run(attempt, deadline=deadline, limiter=limiter)
+    assert held == [1, 0, 1, 0, 1]
+    assert (limiter.under_way, tried.at_once) == (0, 1)
+
+
+async def test_where_no_turn_comes_before_the_deadline_the_last_failure_stands(
+    limiter: Limiter,
+) -> None:
+    async def sleep(_: float) -> None:
+        await limiter.enter(60)  # somebody else takes the turn, and keeps it
+
+    retries = Retries(attempt_seconds=5, sleep=sleep, jitter=lambda: 0.0)
+    deadline = asyncio.get_running_loop().time() + 0.05
+    with pytest.raises(QueryError) as caught:
+        await retries.run(failing(failed(FailureCode.THROTTLED)), deadline=deadline, limiter=limiter)
+    assert (caught.value.code, caught.value.attempts, caught.value.throttled) == (
+        FailureCode.THROTTLED,
+        1,
+        1,
+    )
 
 
 async def test_what_breaks_the_run_passes_through_at_once(
-    retries: Retries, clock: Clock, limiter: asyncio.Semaphore
+    retries: Retries, clock: Clock, limiter: Limiter
 ) -> None:
     with pytest.raises(BrokenError):
         await retries.run(failing(BrokenError("unauthorized", "no")), deadline=2000, limiter=limiter)
     assert clock.slept == []
-    assert not limiter.locked()
+    assert limiter.under_way == 0
 
 
-async def test_cancelling_passes_through_and_releases_the_limiter(limiter: asyncio.Semaphore) -> None:
+async def test_cancelling_passes_through_and_releases_the_limiter(limiter: Limiter) -> None:
     async def attempt() -> None:
         await asyncio.sleep(60)
 
@@ -186,7 +209,7 @@ async def test_cancelling_passes_through_and_releases_the_limiter(limiter: async
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not limiter.locked()
+    assert limiter.under_way == 0
 
 
 NOW = 1_790_000_000.0

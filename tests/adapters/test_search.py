@@ -13,7 +13,8 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
-from app.adapters.search import AzureSearch, _first_page
+from app.adapters.limiter import Limiter
+from app.adapters.search import AzureSearch
 from app.domain.errors import BrokenError, FailureCode, InputError, QueryError
 from app.domain.query import (
     FilterMode,
@@ -205,13 +206,6 @@ async def test_a_token_is_sent_for_the_audience(
 async def test_a_token_is_not_sent_over_http(open_search: Open) -> None:
     with pytest.raises(InputError, match="https"):
         await open_search(credential=Tokens())
-
-
-async def test_nothing_is_sent_before_the_rows_are_read(search: AzureSearch, service: ScriptedSearch) -> None:
-    results = await search._client("kb-v1").search("q1")
-    assert service.requests == []
-    await _first_page(results, 50)
-    assert len(service.requests) == 1
 
 
 async def test_an_observation_is_exactly_one_request(search: AzureSearch, service: ScriptedSearch) -> None:
@@ -439,20 +433,20 @@ async def test_no_request_is_sent_sooner_than_retry_after(
 async def test_throttling_lowers_the_number_of_requests_under_way(
     open_search: Open, service: ScriptedSearch
 ) -> None:
-    search = await open_search(max_concurrency=2, sleep=asyncio.sleep, jitter=lambda: 0.0)
-    service.fault("kb-v1", Fault(status=429, headers={"Retry-After": "0.3"}), question="slow", nth=1)
-    slow = [asyncio.create_task(search.ask(ask("slow"), soon())) for _ in range(1)]
-    await asyncio.sleep(0.05)
+    search = await open_search(limiter=Limiter(ceiling=2), sleep=asyncio.sleep, jitter=lambda: 0.0)
     service.latency = 0.02
-    await asyncio.gather(*(search.ask(ask(f"q{n}"), soon()) for n in range(5)))
-    assert service.most_under_way == 1  # the other turn is taken by the pause
-    await asyncio.gather(*slow)
+    await asyncio.gather(*(search.ask(ask(f"q{n}"), soon()) for n in range(4)))
+    assert service.most_under_way == 2
+    service.fault("kb-v1", Fault(status=503), question="refused", nth=(1, 2))
+    answer = await search.ask(ask("refused"), soon())
+    assert (answer.attempts, answer.throttled) == (3, 2)
+    service.most_under_way = 0
+    await asyncio.gather(*(search.ask(ask(f"q{n}"), soon()) for n in range(2)))
+    assert service.most_under_way == 1
 
 
-async def test_at_most_max_concurrency_observations_are_under_way(
-    open_search: Open, service: ScriptedSearch
-) -> None:
-    search = await open_search(max_concurrency=3)
+async def test_at_most_the_ceiling_is_under_way(open_search: Open, service: ScriptedSearch) -> None:
+    search = await open_search(limiter=Limiter(ceiling=3))
     service.latency = 0.01
     asks = [ask(f"q{n}", index) for n in range(10) for index in ("kb-v1", "kb-v2")]
     await asyncio.gather(*(search.ask(each, soon()) for each in asks))
@@ -829,7 +823,7 @@ async def test_leaving_closes_the_connections_and_nothing_is_sent_after(
 
 
 async def test_cancelling_a_question_frees_its_turn(open_search: Open, service: ScriptedSearch) -> None:
-    search = await open_search(max_concurrency=1)
+    search = await open_search(limiter=Limiter(ceiling=1))
     service.fault("kb-v1", Fault(delay=60), question="q1")
     task = asyncio.create_task(search.ask(ask("q1"), soon()))
     await asyncio.sleep(0.05)

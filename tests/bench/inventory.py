@@ -16,6 +16,7 @@ from typing import Any
 
 from azure.core.credentials import AzureKeyCredential
 
+from app.adapters.limiter import Limiter
 from app.adapters.search import AzureSearch
 from app.domain.differences import Facts, differences
 from app.domain.index import resolve
@@ -87,7 +88,7 @@ async def _facts(search: AzureSearch, index: str, deadline: float) -> Facts:
 async def _measured(url: str) -> tuple[float, float, int, int]:
     """Seconds for both inventories, seconds for comparing them, requests, chunks."""
     async with AzureSearch(
-        endpoint=url, credential=AzureKeyCredential(KEY), max_concurrency=2, query_timeout_seconds=60
+        endpoint=url, credential=AzureKeyCredential(KEY), limiter=Limiter(ceiling=2), query_timeout_seconds=60
     ) as search:
         deadline = asyncio.get_running_loop().time() + _SECONDS
         before = time.perf_counter()

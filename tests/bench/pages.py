@@ -103,8 +103,8 @@ def _look(pipe: Connection, folder: Path) -> None:
     pipe.send(asyncio.run(_looked(folder)))
 
 
-async def _looked(folder: Path) -> list[tuple[float, int]]:
-    """Seconds and bytes of each look, and at last what looking took of memory."""
+async def _looked(folder: Path) -> list[tuple[float, float, int]]:
+    """Of each look seconds, those of them that the processor worked, and bytes; at last what all took of memory."""
     app = create_app(
         Settings(search_endpoint="http://127.0.0.1:1", search_api_key="bench", runs_url=f"file://{folder}")
     )
@@ -116,17 +116,18 @@ async def _looked(folder: Path) -> list[tuple[float, int]]:
         await client.get("/healthz")
         before_all = _most_held()
         for _, path in _LOOKS:
-            before = time.perf_counter()
+            before, worked = time.perf_counter(), time.process_time()
             if path:
                 answer = await client.get(path)
             else:
                 decision = {"question": "q04784", "decision": "real-loss"}
                 answer = await client.post(f"/v1/runs/{RUN}/reviews", json=decision)
-            found.append((time.perf_counter() - before, len(answer.content)))
+            took = time.perf_counter() - before, time.process_time() - worked
+            found.append((*took, len(answer.content)))
             if answer.is_error:
                 sys.exit(f"{path}: {answer.status_code} {answer.text}")
         after_all = _most_held()
-    return [*found, (0.0, after_all - before_all)]
+    return [*found, (0.0, 0.0, after_all - before_all)]
 
 
 def _most_held() -> int:
@@ -135,8 +136,8 @@ def _most_held() -> int:
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
-def rows() -> list[tuple[str, str, str]]:
-    """What, seconds, bytes: medians of a few fresh processes."""
+def rows() -> list[tuple[str, ...]]:
+    """What, seconds, seconds of the processor, bytes: medians of a few fresh processes."""
     context = multiprocessing.get_context("spawn")
     rounds = []
     with tempfile.TemporaryDirectory() as folder:
@@ -149,18 +150,20 @@ def rows() -> list[tuple[str, str, str]]:
             process.join(10)
         evidence, outline = (path.stat().st_size for path in sorted(Path(folder).glob(f"runs/{RUN}/*.gz")))
     *looks, memory = zip(*rounds, strict=True)
-    found = [
-        (what, f"{statistics.median(seconds for seconds, _ in look):.2f} s", f"{look[0][1] / 1000:,.0f} kB")
-        for (what, _), look in zip(_LOOKS, looks, strict=True)
-    ]
-    grown = statistics.median(size for _, size in memory)
+    found = []
+    for (what, _), look in zip(_LOOKS, looks, strict=True):
+        seconds, worked, sizes = zip(*look, strict=True)
+        times = (f"{statistics.median(each):.2f} s" for each in (seconds, worked))
+        found.append((what, *times, f"{max(sizes) / 1000:,.0f} kB"))
+    grown = statistics.median(size for *_, size in memory)
     return [
         *found,
-        ("what the process grew by, for all of these", "", f"{grown / 1e6:,.0f} MB"),
+        ("what the process grew by, for all of these", "", "", f"{grown / 1e6:,.0f} MB"),
         (
             "the evidence that is kept, and its outline",
             "",
-            f"{evidence / 1e6:.1f} MB, {outline / 1e6:.1f} MB",
+            "",
+            f"{evidence / 1e6:.1f} and {outline / 1e6:.1f} MB",
         ),
     ]
 

@@ -30,7 +30,7 @@ RECORD = """
 for argument in "$@"; do
   case $argument in --out=*) folder=${argument#--out=} ;; esac
 done
-printf '{"id": "20270102-120000-abc123", "verdict": "whatever"}' >"$folder/run.json"
+printf '{"id": "20270102-120000-abc123", "candidate": {"index": "kb-v2"}, "verdict": "whatever"}' >"$folder/run.json"
 printf '# Report\\n' >"$folder/report.md"
 """
 
@@ -125,8 +125,9 @@ def gate_variables(agent: Agent) -> dict[str, str]:
 
 
 def outputs(verdict: str, *runs: str) -> list[str]:
-    """The last two commands to the agent."""
+    """The last commands to the agent."""
     return [
+        f"##vso[task.setvariable variable=candidate;isOutput=true]{'kb-v2' if runs else ''}",
         f"##vso[task.setvariable variable=runs;isOutput=true]{' '.join(runs)}",
         f"##vso[task.setvariable variable=verdict;isOutput=true]{verdict}",
     ]
@@ -173,7 +174,7 @@ def test_the_exit_status_decides_whatever_is_printed(
 def test_a_gate_that_is_killed_leaves_no_verdict(agent: Agent, judging: Callable[..., Ended]) -> None:
     agent.stand_in("gate", f"{RECORD}kill -KILL $$")
     ended = judging()
-    assert (ended.status, ended.commands[-1:]) == (2, outputs("ERROR")[1:])
+    assert (ended.status, ended.commands[-1:]) == (2, outputs("ERROR")[-1:])
 
 
 @pytest.mark.parametrize("gate_status", [0, 1])
@@ -182,7 +183,7 @@ def test_a_status_without_a_record_is_no_verdict(
 ) -> None:
     agent.stand_in("gate", f"exit {gate_status}")
     ended = judging()
-    assert (ended.status, ended.commands[-1:]) == (2, outputs("ERROR")[1:])
+    assert (ended.status, ended.commands[-1:]) == (2, outputs("ERROR")[-1:])
 
 
 def test_a_record_of_an_earlier_run_does_not_count(agent: Agent, judging: Callable[..., Ended]) -> None:
@@ -194,7 +195,7 @@ def test_a_record_of_an_earlier_run_does_not_count(agent: Agent, judging: Callab
 
 def test_without_a_gate_there_is_no_verdict(judging: Callable[..., Ended]) -> None:
     ended = judging()
-    assert (ended.status, ended.commands[-1:]) == (2, outputs("ERROR")[1:])
+    assert (ended.status, ended.commands[-1:]) == (2, outputs("ERROR")[-1:])
 
 
 def test_what_the_gate_prints_is_shown(agent: Agent, judging: Callable[..., Ended]) -> None:
@@ -220,7 +221,7 @@ def test_every_set_is_judged_and_the_worst_decides(
     cases = "".join(f'[[ "$*" == *--golden={name}* ]] && exit {code}\n' for name, code in statuses.items())
     agent.stand_in("gate", RECORD + cases + "exit 9")
     ended = judging(GOLDEN_SETS="  hr \n travel ")
-    assert (ended.status, ended.commands[-1:]) == (status, outputs(verdict)[1:])
+    assert (ended.status, ended.commands[-1:]) == (status, outputs(verdict)[-1:])
     assert [key for call in agent.calls("gate") for key in call if key.startswith("--idempotency-key")] == [
         "--idempotency-key=4711-2-hr",
         "--idempotency-key=4711-2-travel",
@@ -262,11 +263,12 @@ def test_the_command_line_signs_in_as_the_task_and_as_nobody_else(
     assert "scope api://gate/.default, by AzureCliCredential" in judging().output.splitlines()
 
 
-@pytest.mark.parametrize("id_", ["", "a b", "../x", f"x{INJECTION}", "A", "x" * 65])
-def test_what_is_no_id_of_a_run_makes_no_link_and_no_verdict(
-    id_: str, agent: Agent, judging: Callable[..., Ended]
+@pytest.mark.parametrize("what", [RUN, "kb-v2"])
+@pytest.mark.parametrize("text", ["", "a b", "../x", f"x{INJECTION}", "A", "x" * 129])
+def test_what_is_no_record_of_a_run_makes_no_link_and_no_verdict(
+    what: str, text: str, agent: Agent, judging: Callable[..., Ended]
 ) -> None:
-    agent.stand_in("gate", RECORD.replace(RUN, id_))
+    agent.stand_in("gate", RECORD.replace(what, text))
     ended = judging()
     assert (ended.status, ended.commands) == (2, outputs("ERROR"))
 
@@ -337,6 +339,7 @@ def promoting(agent: Agent) -> Callable[..., Ended]:
             "GATE_SERVICE_URL": "https://gate.example",
             "GATE_SERVICE_SCOPE": "api://gate/.default",
             "RUNS": f"{RUN} other-run",
+            "CANDIDATE": "kb-v2",
         }
         return agent.run("promote.sh", **{**usual, **variables})
 
@@ -344,7 +347,7 @@ def promoting(agent: Agent) -> Callable[..., Ended]:
 
 
 PROMOTE = ["promote", RUN, "--service=https://gate.example"]
-ROLL_BACK = ["rollback", "--service=https://gate.example"]
+ROLL_BACK = ["rollback", "--service=https://gate.example", "--confirm-live=kb-v2"]
 
 
 @pytest.mark.parametrize(
@@ -353,10 +356,11 @@ ROLL_BACK = ["rollback", "--service=https://gate.example"]
         ("exit 0", 0, [PROMOTE]),
         ("[[ $1 == rollback ]]", 1, [PROMOTE, ROLL_BACK]),
         ("[[ $1 == rollback ]] && exit 2; exit 1", 2, [PROMOTE, ROLL_BACK]),
+        ("exit 1", 1, [PROMOTE, ROLL_BACK]),
         ("exit 2", 2, [PROMOTE]),
         ("kill -KILL $$", 2, [PROMOTE]),
     ],
-    ids=["held", "the watch failed", "and could not be rolled back", "refused", "killed"],
+    ids=["held", "the watch failed", "and could not be rolled back", "refused", "not known", "killed"],
 )
 def test_only_what_was_promoted_and_does_not_hold_is_rolled_back(
     gate: str, status: int, calls: list[list[str]], agent: Agent, promoting: Callable[..., Ended]
@@ -366,7 +370,7 @@ def test_only_what_was_promoted_and_does_not_hold_is_rolled_back(
     assert (ended.status, ended.commands, agent.calls("gate")) == (status, [], calls)
 
 
-@pytest.mark.parametrize("missing", ["GATE_SERVICE_URL", "GATE_SERVICE_SCOPE", "RUNS"])
+@pytest.mark.parametrize("missing", ["GATE_SERVICE_URL", "GATE_SERVICE_SCOPE", "RUNS", "CANDIDATE"])
 def test_nothing_is_promoted_without_a_run(
     missing: str, agent: Agent, promoting: Callable[..., Ended]
 ) -> None:

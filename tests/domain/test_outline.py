@@ -37,8 +37,15 @@ def kept_ranks(observed: Observed) -> list[list[int]]:
 def test_of_a_kept_question_the_first_chunk_of_each_labelled_and_forbidden_document_is_left() -> None:
     inside = passages("x", "d1", "d1", "bad", None, "bad", "d2")
     question = replace(lost("q"), answers=("d1", "d2"), forbidden=("bad",))
-    cut = outline(replace(question, baseline=(inside, inside), candidate=(inside,)))
-    assert kept_ranks(cut) == [[2, 4, 7]] * 3
+    after = passages("d2", "y", "x", "x", "x", "d1")
+    cut = outline(replace(question, baseline=(inside, inside), candidate=(after,)))
+    assert kept_ranks(cut) == [[2, 4, 7], [2, 4, 7], [1, 6]]
+
+
+def test_of_a_question_that_shows_what_is_forbidden_the_context_is_left_too() -> None:
+    inside, after = passages("d1", "x", "y"), passages("d1", "x", "y", "z", "w", "v", "bad")
+    cut = outline(replace(lost("q"), forbidden=("bad",), baseline=(inside,), candidate=(after,)))
+    assert kept_ranks(cut) == [[1, 2, 3], [1, 2, 3, 4, 5, 7]]
 
 
 def test_of_a_lost_question_the_context_is_left_too_without_its_passages() -> None:

@@ -159,6 +159,7 @@ class Gate:
     folder: Path
     search: ScriptedSearch
     environment: dict[str, str] = field(default_factory=dict)
+    patience: float = _SECONDS  # with a command
     _numbers: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
@@ -171,7 +172,6 @@ class Gate:
             "GATE_RUNS_URL": self.runs.as_uri(),
             "GATE_MAX_CONCURRENCY": "4",
             "GATE_SETTLE_SECONDS": "0",  # scripted indexes stand still
-            "GATE_TAKEOVER_SECONDS": "1",  # what a killed process left is not waited for
             **self.environment,
         }
 
@@ -220,7 +220,7 @@ class Gate:
     def ended(self, *arguments: str, **environment: str | None) -> Ended:
         """`python -m app …`, to its end."""
         with self.command(*arguments, **environment) as process:
-            return process.ended()
+            return process.ended(self.patience)
 
     def together(self, *commands: Sequence[str], **environment: str | None) -> list[Ended]:
         """Several commands at the same time, to their ends."""

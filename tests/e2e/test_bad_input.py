@@ -110,6 +110,9 @@ def test_all_missing_or_malformed_settings_are_told_at_once(gate: Gate, golden: 
         "GATE_ENTRA_TENANT_ID": "common",
         "GATE_ENTRA_AUDIENCE": "api://gate",
         "GATE_ENTRA_AUTHORITY": "http://login.example",
+        "GATE_PUBLIC_URL": "http://gate.example",
+        "GATE_SESSION_KEYS": "short",
+        "GATE_STARTS_PER_HOUR": "0",
         "GATE_SERVICE_URL": "http://gate.example:99999",
         "GATE_PORT": "http",
         "GATE_LOG_LEVEL": "loud",
@@ -164,6 +167,8 @@ def test_an_address_that_others_reach_needs_authentication(gate: Gate) -> None:
     gate.ended("serve", **wrong).refused(
         "error: GATE_ENTRA_TENANT_ID: is not set",
         "error: GATE_ENTRA_AUDIENCE: is not set",
+        "error: GATE_PUBLIC_URL: is not set",
+        "error: GATE_SESSION_KEYS: is not set",
         "error: GATE_RUNS_URL: is a folder",
     )
     gate.ended("serve", **wrong, GATE_RUNS_URL=None).refused("error: GATE_RUNS_URL: is not set")

@@ -17,6 +17,7 @@ from azure.core.credentials import AzureKeyCredential
 from azure.search.documents.indexes import SearchIndexClient
 from azure.search.documents.indexes.models import HnswAlgorithmConfiguration, HnswParameters
 
+from app.adapters.limiter import Limiter
 from app.adapters.search import AzureSearch
 from app.domain.change import ChangeKind
 from app.domain.difference import Difference
@@ -135,7 +136,7 @@ async def search(stand_in: Target) -> AsyncIterator[AzureSearch]:
     async with AzureSearch(
         endpoint=stand_in.endpoint,
         credential=AzureKeyCredential(KEY),
-        max_concurrency=2,
+        limiter=Limiter(ceiling=2),
         query_timeout_seconds=30,
     ) as opened:
         yield opened

@@ -2,6 +2,7 @@
 the real command line before the running service. Only `az` is a stand-in.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -18,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from infra.local import configuration
+from tests import live_places
 from tests.e2e.programs import DOCUMENTS, PLAIN, ROOT, Gate, Served, junit, questions, until
 from tests.e2e.proxies import Proxy
 from tests.scripted import Chunk, Fault
@@ -116,7 +119,7 @@ class Agent:
 
     def run(self, command: str) -> Ended:
         with self.start(command) as process:
-            output, _ = process.communicate(timeout=90)
+            output, _ = process.communicate(timeout=200)
             return Ended(status=process.returncode, output=output)
 
     def script(self, name: str, how: str = PLAINLY) -> Ended:
@@ -167,7 +170,7 @@ def test_s17_the_gate_script_ends_with_the_verdict(deployed: Gate, verdict: str)
     assert record["verdict"] == verdict
     assert (record["baseline"]["index"], record["candidate"]["index"]) == ("kb-v1", "kb-v2")
     assert record["change"]["build_id"] == "4711"
-    assert ended.outputs == {"verdict": verdict, "runs": record["id"]}
+    assert ended.outputs == {"verdict": verdict, "runs": record["id"], "candidate": "kb-v2"}
     folder = agent.folder / "reports" / "hr"
     assert {each.name for each in folder.iterdir()} == set(DOCUMENTS), "also after FAIL and ERROR"
     assert [len(list(junit(folder).iter(kind))) > 0 for kind in ("failure", "error")] == [
@@ -230,6 +233,7 @@ def test_text_of_questions_commands_no_agent(deployed: Gate) -> None:
     assert (ended.status, ended.outputs["verdict"]) == (1, "FAIL")
     assert [each.partition("]")[0] for each in ended.commands] == [
         "##vso[task.uploadsummary",
+        "##vso[task.setvariable variable=candidate;isOutput=true",
         "##vso[task.setvariable variable=runs;isOutput=true",
         "##vso[task.setvariable variable=verdict;isOutput=true",
     ]
@@ -293,12 +297,15 @@ def without_verdict(gate: Gate, name: str) -> Iterator[str]:
         yield url
 
 
+NOTHING = {"verdict": "ERROR", "runs": "", "candidate": ""}
+
+
 @pytest.mark.parametrize("name", NO_VERDICT)
 def test_s17_what_is_no_verdict_is_an_error(deployed: Gate, name: str) -> None:
     with without_verdict(deployed, name) as url:
         agent = Agent(gate=deployed, url=url, variables={"WAIT_SECONDS": "2"})
         for ended in (agent.script("gate.sh", how) for how in WAYS):
-            assert (ended.status, ended.outputs) == (2, {"verdict": "ERROR", "runs": ""}), ended.output
+            assert (ended.status, ended.outputs) == (2, NOTHING), ended.output
 
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -383,3 +390,88 @@ def test_a_cancelled_build_cancels_its_run(deployed: Gate) -> None:
     assert (run["verdict"], run["reasons"][0]["code"]) == ("ERROR", "cancelled")
     assert deployed.kept == [run_id]
     assert ended.commands == []
+
+
+@contextmanager
+def store(folder: Path) -> Iterator[live_places.Stood]:
+    """The double of App Configuration, whose key names kb-v1, in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    opened = live_places.open_setting(folder)
+    try:
+        yield asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result(30)
+    finally:
+        asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@contextmanager
+def passed(gate: Gate) -> Iterator[tuple[Agent, live_places.Stood]]:
+    """An agent whose gate stage passed, and the store that its service promotes in."""
+    with store(gate.folder / "store") as place:
+        setting = {
+            "GATE_APPCONFIG_CONNECTION_STRING": configuration.Account().connection_string(place.url),
+            "GATE_LIVE_KEY": live_places.KEY,
+            "GATE_LIVE_LABEL": live_places.LABEL,
+            "GATE_WATCH_PAUSE_SECONDS": "0",
+        }
+        with gate.serving(**setting) as service:
+            agent = Agent(gate=gate, url=service.url)
+            ended = agent.script("gate.sh")
+            assert ended.status == 0, ended.output
+            agent.variables |= {"RUNS": ended.outputs["runs"], "CANDIDATE": ended.outputs["candidate"]}
+            yield agent, place
+
+
+@pytest.mark.timeout(300)  # the watch looks again when applications have read the key: half a minute
+def test_a_promotion_whose_watch_fails_is_gone_back_from(deployed: Gate) -> None:
+    deployed.golden("golden/hr", questions("q1", critical=True), POLICY)
+    with passed(deployed) as (agent, place):
+        deployed.search.answer("kb-v2", "about q1", ["x"] * 8)
+        ended = agent.script("promote.sh")
+        live = place.state()[0]
+    assert (ended.status, live) == (1, "kb-v1"), ended.output
+    assert "What was watched does not hold: the index before is live again." in ended.output.splitlines()
+
+
+def test_what_the_gate_passed_is_promoted_once_and_never_over_somebody_elses_change(deployed: Gate) -> None:
+    with passed(deployed) as (agent, place):
+        place.put("kb-v9")
+        refused = agent.script("promote.sh")
+        left = place.state()[0]
+        place.put("kb-v1")
+        ended, again = agent.script("promote.sh"), agent.script("promote.sh")
+        live = place.state()[0]
+    assert (refused.status, left) == (1, "kb-v9"), refused.output
+    assert (ended.status, live) == (0, "kb-v2"), ended.output
+    assert again.status == 0, again.output
+    assert refused.commands == ended.commands == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "status"), [("d1", 0), ("d9", 2)], ids=["labels there", "a label missing"]
+)
+def test_a_pull_requests_golden_set_is_checked_against_live(
+    deployed: Gate, answers: str, status: int
+) -> None:
+    stored = {"chunk_id": "d1-0", "parent_id": "d1", "chunk": "words"}
+    deployed.search.index("kb-v1", stored=[stored])
+    agent = Agent(gate=deployed, url="")
+    agent.program("az", "echo kb-v1")
+    agent.variables = {
+        **{name: deployed.environment[name] for name in ("GATE_SEARCH_ENDPOINT", "GATE_SEARCH_API_KEY")},
+        "APPCONFIG_ENDPOINT": "https://store.example",
+        "LIVE_KEY": "search:live-index",
+    }
+    commit = (
+        "git add golden && git -c user.name=x -c user.email=x@example.invalid commit --quiet --message=set"
+    )
+    assert agent.run(f"git init --quiet && {commit}").status == 0
+    deployed.golden("golden/hr", questions("q1", "q2", "q3", answers=[answers]), POLICY)
+    assert agent.run(commit).status == 0
+    ended = agent.script("golden.sh")
+    assert (ended.status, ended.commands) == (status, []), ended.output
+    assert ("absent 'd9'" in ended.output) is (answers == "d9")

@@ -26,10 +26,9 @@ def served(gate: Gate, directory: Directory, azurite_url: str) -> Iterator[Serve
 
 
 BODY = {"candidate_index": "kb-v2", "baseline_index": "kb-v1", "golden_set": "hr"}
-OVERRIDE = {"reason": "r", "questions": ["q1"], "watch": "w"}
 
 CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
-    # what its claims are, and the status of: starting a run, overriding one, reading it
+    # what its claims are, and the status of: starting a run, promoting one, reading it
     "1 no roles": ({"roles": None}, (403, 403, 403)),
     "2 Gate.Read": ({"roles": ["Gate.Read"]}, (403, 403, 200)),
     "3 Gate.Run": ({"roles": ["Gate.Run"]}, (202, 403, 200)),
@@ -51,15 +50,17 @@ def test_s12_valid_tokens_without_the_role(served: Served, directory: Directory)
         headers = _bearer(directory.token(**claims))
         responses = (
             client.post("/v1/runs", json=BODY, headers=headers),
-            client.post(f"{address}/overrides", json=OVERRIDE, headers=headers),
+            client.post(f"{address}/promote", json={}, headers=headers),
             client.get(address, headers=headers),
         )
         assert tuple(each.status_code for each in responses) == expected, case
-        for response, role in zip(responses, ("Gate.Run", "Gate.Review", "Gate.Read"), strict=True):
+        for response, role in zip(responses, ("Gate.Run", "Gate.Promote", "Gate.Read"), strict=True):
             if response.status_code == 403:
                 assert role in response.json()["detail"], case
             if response.status_code == 401:
                 assert response.headers["www-authenticate"].startswith("Bearer "), case
+    promoter = client.post(f"{address}/promote", json={}, headers=_bearer(directory.token("Gate.Promote")))
+    assert promoter.status_code not in (401, 403, 500)
     assert client.get("/healthz").status_code == 200
     assert client.get("/readyz").status_code == 200
     assert "eyJ" not in served.process.err

@@ -67,8 +67,8 @@ class Promoting:
         else:
             self.gate.deployed.sets[name] = GoldenTexts(name=name, jsonl=jsonl, toml=toml)
 
-    async def run(self, golden_set: str = "hr", **request: Any) -> Run:
-        """Another run of a deployed set; it ends when `Executing` says so, an hour after noon."""
+    async def run(self, golden_set: str | None = "hr", **request: Any) -> Run:
+        """Another run of a deployed set, or of `golden`; it ends when `Executing` says so, an hour after noon."""
         return await self.gate.run("", golden_set=golden_set, **request)
 
     async def run_to(self, candidate: str, *, baseline: str = "kb-v1") -> Run:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -12,7 +12,8 @@ from app.domain.golden import GoldenTexts
 from app.domain.query import Side
 from app.domain.reasons import Code, Verdict
 from app.domain.run import Run, State
-from app.gate.ports import Listing, Page
+from app.gate.execute import Limits
+from app.gate.ports import ASKING, Answer, Ask, Listing, Page
 from app.gate.preflight import COST, PROBE
 from tests.fakes.search import DEFINITION, FakeSearch
 from tests.gate.executing import KEYWORD, PLAIN, Executing, checks, codes, lines
@@ -100,6 +101,28 @@ async def test_what_a_verdict_rests_on_is_kept(gate: Executing) -> None:
         assert str(side.definition_digest).startswith("sha256:")
         assert str(side.synonym_maps).startswith("sha256:")
         assert str(side.inventory).startswith("sha256:")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Noting(FakeSearch):
+    """Notes for whom it is asked."""
+
+    askers: set[str] = field(default_factory=set)
+
+    async def ask(self, ask: Ask, deadline: float) -> Answer:
+        self.askers.add(ASKING.get())
+        answer = await super(_Noting, self).ask(ask, deadline)
+        return replace(answer, at_once=3 if ask.text == "question 1" else 2)
+
+
+async def test_how_many_requests_the_service_had_at_once_is_kept_and_for_whom_it_was_asked() -> None:
+    search = _Noting()
+    gate = Executing(search=search, limits=Limits(concurrency=1, run_timeout_seconds=60))
+    run = await gate.run(lines(1))
+    assert run.manifest["at_once"] == {"highest": 3, "last": 3}
+    more = await gate.run(lines(40))
+    assert more.manifest["at_once"]["highest"] == 3
+    assert search.askers == {run.id, more.id}
 
 
 async def test_the_fingerprint_tells_one_thing_from_another(gate: Executing) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from azure.core.credentials import AzureKeyCredential
 
+from app.adapters.limiter import Limiter
 from app.adapters.search import AzureSearch
 from app.domain.golden import GoldenSet, GoldenTexts
 from app.domain.index import resolve
@@ -50,7 +51,7 @@ def opened(url: str, key: str = KEY) -> AzureSearch:
     return AzureSearch(
         endpoint=url,
         credential=AzureKeyCredential(key),
-        max_concurrency=2,
+        limiter=Limiter(ceiling=2),
         query_timeout_seconds=10,
         jitter=lambda: 0.0,
     )

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from azure.core.credentials import AzureKeyCredential
 
+from app.adapters.limiter import Limiter
 from app.adapters.search import AzureSearch
 from app.domain.errors import BrokenError, FailureCode, GateError, NotFoundError, QueryError
 from app.domain.golden import GoldenTexts, Span
@@ -349,7 +350,7 @@ async def test_exactly_six_requests_are_sent_for_one_lost_question() -> None:
         AzureSearch(
             endpoint=service.url,
             credential=AzureKeyCredential("k"),
-            max_concurrency=2,
+            limiter=Limiter(ceiling=2),
             query_timeout_seconds=10,
             jitter=lambda: 0.0,
         ) as search,

@@ -7,6 +7,7 @@ import pytest
 from azure.core.credentials import AccessToken, AzureKeyCredential
 from azure.core.credentials_async import AsyncTokenCredential
 
+from app.adapters.limiter import Limiter
 from app.adapters.search import AzureSearch
 from app.domain.reasons import Code, Verdict
 from app.report.markdown import markdown
@@ -41,7 +42,7 @@ def opened(url: str, credential: AzureKeyCredential | Tokens) -> AzureSearch:
         credential=credential,
         client_id=CLIENT_ID,
         enforce_https=not isinstance(credential, Tokens),
-        max_concurrency=2,
+        limiter=Limiter(ceiling=2),
         query_timeout_seconds=10,
     )
 

@@ -416,6 +416,36 @@ async def test_a_run_of_a_required_set_over_another_build_of_the_candidate_does_
     assert "its etag was 0x1 and is 0x2" in message
 
 
+async def test_a_run_of_a_required_set_over_other_contents_of_the_candidate_does_not_do() -> None:
+    world = Promoting(rules=REQUIRED)
+    candidate = world.gate.search.index("kb-v2")
+    candidate.documents, candidate.stored = 1, [{"chunk_id": "1", "parent_id": "d1", "chunk": "old"}]
+    world.deploy("hr", lines(2))
+    world.deploy("it", lines(3))
+    await world.run("it")
+    candidate.stored = [{"chunk_id": "1", "parent_id": "d1", "chunk": "new"}]  # neither etag nor count tells
+    await world.run("hr")
+    message = (await refused(world, "run-002"))[Need.REQUIRED_SET]
+    assert "judged another candidate of that name: its contents were sha256:" in message
+
+
+async def test_a_set_sent_along_does_for_no_required_set_even_where_such_are_admitted() -> None:
+    world = Promoting(rules=replace(REQUIRED, sent_sets=True))
+    world.deploy("hr", lines(2))
+    world.deploy("it", lines(3))
+    await world.run()
+    await world.run(golden_set=None, golden=GoldenTexts(name="it", jsonl=lines(1), toml=TOML))
+    assert set(await refused(world)) == {Need.REQUIRED_SET}
+    await world.run(golden_set=None, golden=GoldenTexts(name="hr", jsonl=lines(1), toml=TOML))
+    await world.run("it")
+    await world.promote("run-003")  # with the deployed hr, run-001, beside it
+
+    alone = Promoting(rules=Rules(required_sets=("hr",), sent_sets=True))
+    alone.deploy("hr", lines(2))
+    await alone.run(golden_set=None, golden=GoldenTexts(name="hr", jsonl=lines(1), toml=TOML))
+    assert set(await refused(alone)) == {Need.REQUIRED_SET}
+
+
 async def test_a_required_set_that_is_not_deployed_is_named() -> None:
     world = await two_sets()
     await world.run("it")

@@ -253,6 +253,18 @@ async def test_an_automatic_roll_back_that_is_refused_is_recorded_and_not_tried_
     assert len(await world.records()) == count
 
 
+async def test_a_failure_of_long_ago_does_not_roll_back_a_later_promotion_of_the_same_index() -> None:
+    world, made = await promoted(toml=AUTOMATIC)
+    lose(world)
+    await world.watch(made)
+    assert world.live.index == "kb-v1"
+    world.gate.search.index("kb-v2").answer("question 1", ("d1",))
+    again = await world.run()
+    await world.promote(again.id)
+    await world.watch(made)
+    assert world.live.index == "kb-v2"
+
+
 async def test_what_was_changed_since_is_not_rolled_back() -> None:
     world, made = await promoted(toml=AUTOMATIC)
     lose(world)

@@ -6,7 +6,9 @@ import pytest
 
 from app.domain.decision import results
 from app.domain.outline import outlined
+from app.report.junit import junit
 from app.report.lists import Lists
+from app.report.markdown import markdown
 from tests import examples
 from tests.examples import Example
 
@@ -38,6 +40,15 @@ def from_outlines(case: Example) -> Lists:
 def test_outlines_make_the_same_lists_as_the_evidence(make: Callable[[], Example]) -> None:
     case = make()
     assert from_outlines(case) == Lists.of(case.run, case.results, contexts=0)
+
+
+@pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
+def test_outlines_make_the_same_summary_and_test_results(make: Callable[[], Example]) -> None:
+    case = make()
+    queries = case.run.query
+    cut = [outlined(each, queries) for each in case.results]
+    assert markdown(case.run, results(cut, queries)) == markdown(case.run, case.results)
+    assert junit(case.run, results(cut, queries)) == junit(case.run, case.results)
 
 
 @pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)

@@ -105,8 +105,12 @@ class Service:
     def runs_kept(self) -> list[str]:
         return [name for name in self.store.documents if name.startswith("status/")]
 
-    def application(self, open_access: OpenAccess | None = None) -> FastAPI:
-        return create_api(self.opened, version="1.2.3", open_access=open_access)
+    def application(
+        self, open_access: OpenAccess | None = None, *, starts_per_hour: int | None = None, tls: bool = False
+    ) -> FastAPI:
+        return create_api(
+            self.opened, version="1.2.3", open_access=open_access, starts_per_hour=starts_per_hour, tls=tls
+        )
 
     @asynccontextmanager
     async def serving(

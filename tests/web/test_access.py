@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -12,31 +11,15 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute, _IncludedRouter
 from joserfc.jwk import ECKey
 
-from app.adapters.directory import open_directory
-from app.adapters.tokens import SigningKeys, TokenReader
 from app.domain.caller import Role
-from app.web.access import ANY, NEEDED, OPEN, Access
+from app.web.access import ANY, NEEDED, OPEN, SIGNED_IN
 from tests.directory import ADA, CLIENT, PIPELINE, TENANT, Directory, assembled, by_rsa, by_secret, key
+from tests.fakes.live import FakeLive
 from tests.web.served import Service, body, done, golden, lines, problem
+from tests.web.signing_in import access_of
 
 HOUR = 3600
 OTHER = "11111111-2222-4333-8444-555555555555"
-
-
-def access_of(directory: Directory) -> Callable[[], Any]:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Access]:
-        async with open_directory(directory.issuer) as found:
-            yield Access(
-                TokenReader(
-                    issuer=directory.issuer,
-                    tenant_id=TENANT,
-                    audiences=(CLIENT, f"api://{CLIENT}"),
-                    keys=SigningKeys(found.keys),
-                )
-            )
-
-    return opened
 
 
 @pytest.fixture
@@ -79,12 +62,17 @@ def test_every_route_is_in_the_table_of_roles(service: Service) -> None:
     assert set(found) == set(NEEDED)
 
 
-def test_only_health_is_open_to_everybody() -> None:
-    assert {call for call, needed in NEEDED.items() if needed is OPEN} == {"GET /healthz", "GET /readyz"}
+def test_only_health_and_the_way_in_are_open_to_everybody() -> None:
+    assert {call for call, needed in NEEDED.items() if needed is OPEN} == {
+        "GET /healthz",
+        "GET /readyz",
+        "GET /sign-in",
+        "GET /sign-in/callback",
+    }
 
 
 def test_reading_needs_any_role_and_doing_needs_its_own() -> None:
-    doing = {call: needed for call, needed in NEEDED.items() if needed not in (OPEN, ANY)}
+    doing = {call: needed for call, needed in NEEDED.items() if needed not in (OPEN, SIGNED_IN, ANY)}
     assert all(call.startswith("POST ") for call in doing)
     assert all(needed is not None and len(needed) == 1 for needed in doing.values())
     assert all(call.startswith("GET ") for call, needed in NEEDED.items() if needed == ANY)
@@ -109,14 +97,14 @@ async def test_every_call_needs_what_the_table_says(
     path = path.format(run_id="run-0000", name="lost")
     needed = NEEDED[call]
     if needed is OPEN:
-        assert (await guarded.request(method, path)).status_code < 400
+        assert "www-authenticate" not in (await guarded.request(method, path)).headers
         return
     nobody = problem(await guarded.request(method, path), 401)
     assert nobody["title"] == "Nobody is signed in"
     for role in Role:
         response = await guarded.request(method, path, headers=bearer(directory.token(role)))
-        if role in needed:
-            assert response.status_code not in (401, 500, 503)
+        if role in needed or not needed:
+            assert response.status_code not in (401, 500)
             assert "You may not do this" not in response.text
         else:
             told = problem(response, 403)
@@ -369,6 +357,26 @@ async def test_the_token_signs_what_is_decided_whatever_the_body_says(
     problem(await guarded.post(address, json={**review, "by": "somebody"}, headers=person), 422)
     kept = await guarded.post(address, json=review, headers=person)
     assert kept.json()["by"] == f"Ada [{ADA}]"
+
+
+async def test_who_overrode_a_run_may_not_promote_it_under_another_name_either(directory: Directory) -> None:
+    service = Service(live=FakeLive())
+    service.search.index("kb-v2").otherwise = ("x",)
+    async with service.serving(service.application(access_of(directory))) as client:
+        client.headers.update(bearer(directory.token("Gate.Run")))
+        run = await done(client)
+        override = {"reason": "r", "watch": "w", "questions": ["q1", "q2", "q3"]}
+        ada = bearer(directory.token("Gate.Review", oid=ADA, name="Ada Byron"))
+        made = await client.post(f"/v1/runs/{run['id']}/overrides", json=override, headers=ada)
+        assert made.status_code == 201, made.text
+        holds = {}
+        for who in (ADA, "somebody-else"):
+            headers = bearer(directory.token("Gate.Promote", oid=who, name="Ada King"))
+            found = (await client.get(f"/v1/runs/{run['id']}/clearance", headers=headers)).json()
+            holds[who] = {each["code"]: each["holds"] for each in found["conditions"]}["four-eyes"]
+            response = await client.post(f"/v1/runs/{run['id']}/promote", json={}, headers=headers)
+            assert response.status_code == (409 if who == ADA else 200), response.text
+        assert holds == {ADA: False, "somebody-else": True}
 
 
 async def test_a_caller_is_known_before_a_body_is_read(guarded: httpx.AsyncClient) -> None:

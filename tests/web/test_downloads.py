@@ -119,7 +119,7 @@ async def test_documents_are_drawn_beside_the_event_loop(
         drawn_in.append(threading.current_thread())
         yield "<p>"
 
-    monkeypatch.setattr(downloads, "html", html)
+    monkeypatch.setattr(downloads, "whole_page", html)
     assert (await client.get(f"/v1/runs/{run['id']}/report.html")).text == "<p>"
     assert drawn_in != [threading.current_thread()]
 

@@ -46,12 +46,12 @@ async def test_a_document_is_sent_piece_by_piece(service: Service, monkeypatch: 
 async def test_a_document_that_cannot_be_finished_is_broken_off(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def html(*_: object) -> Iterator[str]:
+    def half(*_: object) -> Iterator[str]:
         yield "<p>half of it"
         raise StorageError("The rest is damaged.")
 
     monkeypatch.setattr(downloads, "PIECE", 1)
-    monkeypatch.setattr(downloads, "html", html)
+    monkeypatch.setattr(downloads, "whole_page", half)
     async with listening(service) as client:
         run = await done(client)
         with pytest.raises(httpx.RemoteProtocolError):

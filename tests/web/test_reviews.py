@@ -161,6 +161,7 @@ async def test_bodies_are_json_of_a_size(
     problem(await client.post(f"/v1/runs/{run}/{call}", data={"question": "q1"}), 415)
     problem(await client.post(f"/v1/runs/{run}/{call}", json=[]), 422)
     monkeypatch.setattr(bodies, "LARGEST_BODY", 10)
+    monkeypatch.setattr(bodies, "LARGEST_SMALL_BODY", 10)
     problem(await client.post(f"/v1/runs/{run}/{call}", json={"question": "q1" * 10}), 413)
 
 
@@ -424,7 +425,7 @@ async def test_a_form_that_cannot_be_read_is_refused(
     client: httpx.AsyncClient, run: str, content: bytes
 ) -> None:
     headers = {**BROWSER, "content-type": "application/x-www-form-urlencoded"}
-    page = await client.post(f"/runs/{run}/reviews", content=content, headers=headers)
+    page = await client.post(f"/runs/{run}/overrides", content=content, headers=headers)
     assert page.status_code == 422
     assert "is no form that can be read" in page.text
 
