@@ -1,6 +1,7 @@
 """What the commands do: run here or on the service, write the documents, say how it ended."""
 
 import asyncio
+import logging
 import os
 import shlex
 import signal
@@ -47,7 +48,7 @@ from app.report.junit import junit
 from app.report.markdown import markdown
 from app.report.run_json import json_chunks
 from app.report.terminal import last_line, terminal
-from app.settings import Settings, service_address, serving_faults
+from app.settings import Settings, secrets_of, service_address, serving_faults
 from app.web.decisions import decisions_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ _LINE_EVERY_SECONDS = 5.0  # progress where standard error is no terminal
 _BEGIN_SECONDS = 5.0  # how long the start of a run may still take after a signal
 _SWITCH_SECONDS = 0.001  # a verdict is worked out in a thread; callers wait so long for it to give way
 _CANCEL_SECONDS = 30.0  # how long a cancelled run of the service may take to end
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +111,7 @@ class Runner(Protocol):
 
 def run_command(options: RunOptions, settings: Settings) -> int:
     """Run every golden set; the exit status of the worst."""
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, secrets_of(settings))
     url = service_address(options.service, "--service") if options.service else settings.service_url
     _refuse_bytes(options)
     requests = [] if options.resume else _requests(options)
@@ -480,7 +483,7 @@ def check_command(path: Path, indexes: tuple[str, ...], settings: Settings | Non
     )
     if not indexes or settings is None:
         return 0
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, secrets_of(settings))
     found = asyncio.run(_check_labels(golden, indexes, settings))
     return 0 if all(each.clean for each in found) else STATUS[Verdict.ERROR]
 
@@ -558,7 +561,7 @@ def serve_command(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; InputError if the settings or the port do not allow it, StorageError if
     the place where runs are kept does not.
     """
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, secrets_of(settings), as_json=True)
     faults = serving_faults(settings, os.environ)
     if faults:
         raise InputError(faults)
@@ -586,7 +589,7 @@ async def _serve(settings: Settings, listening: socket.socket) -> None:
     host, port = listening.getsockname()[:2]
     with suppress(asyncio.CancelledError), _stopping(server, api):
         async with api.router.lifespan_context(api):
-            sys.stderr.write(f"gate serves http://{host}:{port}\n")
+            log.info("gate serves http://%s:%d", host, port)
             await server.serve(sockets=[listening])
 
 

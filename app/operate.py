@@ -15,7 +15,7 @@ from app.domain.watch import Watch
 from app.gate.follow import Followed
 from app.report.audit import clearance_lines, watch_lines, what, who, why
 from app.report.escaping import visible
-from app.settings import Settings, service_address
+from app.settings import Settings, secrets_of, service_address
 
 T = TypeVar("T")
 
@@ -198,7 +198,7 @@ def verify_command(settings: Settings, service: str | None) -> int:
 
     0: whole. 2: not, every broken link named.
     """
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, secrets_of(settings))
     if service or settings.service_url:
         return _with_service(settings, service, lambda gate: _verified(gate.verification()))
 
@@ -223,7 +223,7 @@ async def _verified(verifying: Awaitable[Verification]) -> int:
 def _with_service(
     settings: Settings, service: str | None, act: Callable[[GateService], Awaitable[int]]
 ) -> int:
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, secrets_of(settings))
     url = service_address(service, "--service") if service else settings.service_url
     if url is None:
         message = "is needed, or GATE_SERVICE_URL: the service keeps what is live and its audit"
