@@ -25,7 +25,6 @@ from app.domain.audit import (
     settled,
 )
 from app.domain.errors import (
-    ConflictError,
     GateError,
     LiveError,
     LiveUncertainError,
