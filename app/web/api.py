@@ -88,6 +88,7 @@ def create_api(
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
+        telemetry={"auto_configure": False, "operation_spans": False, "logs": False},  # one span a request
     )
     rooms = (runs, live, downloads, judge, reviews, golden_sets, health, sign_in, live_pages, pages)
     for router in (each.router for each in rooms):
