@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench lock image
+.PHONY: demo test lint bench soak lock image
 
 demo: $(READY) ## two indexes, two candidates, two verdicts on this machine
 	$(BIN)/python -m infra.local demo
@@ -20,6 +20,9 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench
+
+soak: $(READY) ## processes killed and stopped, stores and networks that fail, many times
+	$(BIN)/python -m tests.soak
 
 image: $(READY) ## build and start the image without a registry; as root on a Debian, not part of CI
 	$(BIN)/python -m infra.local.image

@@ -1,6 +1,7 @@
 """What the commands do: run here or on the service, write the documents, say how it ended."""
 
 import asyncio
+import logging
 import os
 import shlex
 import signal
@@ -21,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from app.adapters.gate_service import GateService, open_gate_service
 from app.adapters.golden_files import read_golden_files
+from app.adapters.logs import log_to_stderr
 from app.adapters.run_files import DOCUMENTS, prepared, write
 from app.domain.change import Change, ChangeKind
 from app.domain.check import Level
@@ -41,14 +43,14 @@ from app.gate.opened import OpenGate
 from app.gate.preflight import COST
 from app.gate.reviews import waiver_of
 from app.gate.start import StartRequest, start
-from app.main import create_app, log_to_stderr, open_gate, open_records, open_search
+from app.main import create_app, open_gate, open_records, open_search, starting_faults
 from app.report.escaping import visible
 from app.report.html import html
 from app.report.junit import junit
 from app.report.markdown import markdown
 from app.report.run_json import json_chunks
 from app.report.terminal import last_line, terminal
-from app.settings import Settings, service_address, serving_faults
+from app.settings import Settings, read_settings, secrets_of, service_address
 from app.web.decisions import decisions_of
 
 if TYPE_CHECKING:
@@ -59,7 +61,10 @@ STATUS = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.ERROR: 2}
 _PLAIN_WIDTH = 120  # columns of a table where standard output is no terminal
 _LINE_EVERY_SECONDS = 5.0  # progress where standard error is no terminal
 _BEGIN_SECONDS = 5.0  # how long the start of a run may still take after a signal
+_SWITCH_SECONDS = 0.001  # a verdict is worked out in a thread; callers wait so long for it to give way
 _CANCEL_SECONDS = 30.0  # how long a cancelled run of the service may take to end
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +117,7 @@ class Runner(Protocol):
 
 def run_command(options: RunOptions, settings: Settings) -> int:
     """Run every golden set; the exit status of the worst."""
-    log_to_stderr(settings)
+    log_to_stderr(settings.log_level, secrets_of(settings))
     url = service_address(options.service, "--service") if options.service else settings.service_url
     _refuse_bytes(options)
     requests = [] if options.resume else _requests(options)
@@ -490,7 +495,7 @@ def check_command(path: Path, indexes: tuple[str, ...], settings: Settings | Non
     )
     if not indexes or settings is None:
         return 0
-    log_to_stderr(settings)
+    log_to_stderr(settings.log_level, secrets_of(settings))
     found = asyncio.run(_check_labels(golden, indexes, settings))
     return 0 if all(each.clean for each in found) else STATUS[Verdict.ERROR]
 
@@ -564,14 +569,13 @@ def _tell(run: Run, waived: Override | None = None) -> None:
     Console(highlight=False, markup=False, width=width).print(terminal(run, waived))
 
 
-def serve_command(settings: Settings) -> int:
+def serve_command() -> int:
     """Serve until SIGTERM or SIGINT; InputError if the settings or the port do not allow it, StorageError if
     the place where runs are kept does not.
     """
-    log_to_stderr(settings)
-    faults = serving_faults(settings, os.environ)
-    if faults:
-        raise InputError(faults)
+    settings = read_settings(lambda found: starting_faults(found, os.environ))
+    log_to_stderr(settings.log_level, secrets_of(settings), as_json=True)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with _listening(settings.host, settings.port) as listening:
         asyncio.run(_serve(settings, listening))
     return 0
@@ -595,7 +599,7 @@ async def _serve(settings: Settings, listening: socket.socket) -> None:
     host, port = listening.getsockname()[:2]
     with suppress(asyncio.CancelledError), _stopping(server, api):
         async with api.router.lifespan_context(api):
-            sys.stderr.write(f"gate serves http://{host}:{port}\n")
+            log.info("gate serves http://%s:%d", host, port)
             await server.serve(sockets=[listening])
 
 

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -35,6 +36,19 @@ def azurite_url() -> Iterator[str]:
         program = _installed()
     except _UnavailableError as reason:
         _give_up(str(reason))
+    with _running(program) as url:
+        yield url
+
+
+@contextmanager
+def emulator() -> Iterator[str]:
+    """The same for programs that are no tests."""
+    with _running(_installed()) as url:
+        yield url
+
+
+@contextmanager
+def _running(program: Path) -> Iterator[str]:
     with subprocess.Popen(
         [
             *("node", str(program), "--skipApiVersionCheck", "--disableTelemetry", "--silent"),

@@ -77,3 +77,14 @@ def test_the_two_commands_are_targets_of_the_makefile() -> None:
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:app|infra|golden|tests)/[\w./-]+)`", README))))
 def test_every_path_that_is_named_is_there(path: str) -> None:
     assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize(("path", "name"), sorted(set(re.findall(r"`(tests/[\w./-]+\.py)::(\w+)`", README))))
+def test_every_test_of_the_fault_table_is_there(path: str, name: str) -> None:
+    assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_every_row_of_the_fault_table_names_its_test() -> None:
+    table = README.split("| fault | what happens | test |")[1].split("\n\n")[0].splitlines()[2:]
+    assert len(table) >= 20
+    assert all(re.search(r"`tests/[\w./-]+\.py::\w+` \|$", row) for row in table)

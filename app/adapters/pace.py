@@ -136,7 +136,7 @@ class Pace:
         self._forget(now)
         self._row += 1
         if self._row > 1:
-            self._held = now + min(1.0, self._latency * min(self._row - 1, 2))
+            self._held = max(self._held, now + min(1.0, self._latency * min(self._row - 1, 2)))
         if self._row >= IN_A_ROW:
             self._held = max(self._held, now + retry_after)
         self._spaced = self._by_rate(sent.place)

@@ -414,6 +414,11 @@ def _without_none(**properties: Any) -> dict[str, Any]:
 def row_of(found: Mapping[str, Any], ask: Ask) -> Row:
     """A row of the service in the gate's words; the parent decoded as the query says."""
     fields = ask.fields
+    field = fields.parent.split("/")[0]
+    if field not in found:  # a null is an answer; what is left out although it was selected is none
+        raise FailedAttemptError(
+            FailureCode.PROTOCOL, f"index {ask.index!r}: a row without the field {field!r} that was asked for"
+        )
     return Row(
         key=as_text(found.get(fields.key)) if fields.key else None,
         parent=parent_of(found, fields.parent, ask.query.parent_names),

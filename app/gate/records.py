@@ -82,6 +82,14 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableRun:
+    """A run whose status document is damaged: what a list can say of it."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartedBy:
     """What an idempotency key stands for."""
 
@@ -111,6 +119,11 @@ class Place:
 T = TypeVar("T")
 
 _AT_ONCE = 16  # documents that are read at the same time
+_RELIED_ON: dict[str, type] = {
+    "seed": int,
+    "starts": int,
+    "seconds": dict,
+}  # of the manifest, which holds anything
 _FENCE = re.compile(rb"^#(\d{1,9}) ", re.MULTILINE)
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _RUN = TypeAdapter(Run)
@@ -151,7 +164,11 @@ class RunRecords:
             data, etag = await self._store.read(_status(_checked(run_id)))
         except NotFoundError:
             raise NotFoundError(f"There is no run {run_id!r}.") from None
-        return _parsed(_RUN, data, _status(run_id)), etag
+        run = _parsed(_RUN, data, _status(run_id))
+        for entry, kind in _RELIED_ON.items():
+            if not isinstance(run.manifest.get(entry, kind()), kind):
+                raise DamagedError(f"The document {_status(run_id)} is damaged: manifest.{entry}.")
+        return run, etag
 
     async def replace(self, run: Run, etag: str) -> str:
         """Keep the run's new state; the new etag. ConflictError if somebody else did in between."""
@@ -180,6 +197,10 @@ class RunRecords:
             data, _ = await self._store.read(name)
         except NotFoundError:
             raise NotFoundError(f"The evidence of run {run_id!r} is not there (yet).") from None
+        run, _ = await self.read(run_id)
+        size = run.manifest.get("evidence_bytes", len(data))
+        if len(data) != size:
+            raise DamagedError(f"The document {name} is damaged: {len(data)} bytes of {size}.")
         return _lines(data, name)
 
     async def outline(self, run_id: str) -> Iterable[Observed]:
@@ -245,8 +266,11 @@ class RunRecords:
         return found
 
     async def pointed(self, pointers: Sequence[Pointer]) -> list[Review | None]:
-        """The reviews that these lead to, in their order; None for one that leads nowhere."""
-        return await self._all(_REVIEW, [f"reviews/{each.run}/{each.review}.json" for each in pointers])
+        """The reviews that these lead to, in their order; None for one that leads nowhere, or to a damaged one:
+        its own run says so.
+        """
+        names = [f"reviews/{each.run}/{each.review}.json" for each in pointers]
+        return await self._all(_REVIEW, names, or_none=True)
 
     async def keep_override(self, override: Override) -> None:
         """Keep a new override. ConflictError if its id is taken."""
@@ -263,14 +287,20 @@ class RunRecords:
         """Ids of the runs that have an override, whether it clears them or not."""
         return {name.split("/")[1] async for name in self._store.names("overrides/")}
 
-    async def _all(self, adapter: TypeAdapter[T], names: Sequence[str]) -> list[T | None]:
-        """The documents of these names, None for each that is not there."""
+    async def _all(
+        self, adapter: TypeAdapter[T], names: Sequence[str], *, or_none: bool = False
+    ) -> list[T | None]:
+        """The documents of these names, None for each that is not there; `or_none`: or is damaged."""
         found: list[T | None] = []
+        borne = (DamagedError,) if or_none else ()
         for start in range(0, len(names), _AT_ONCE):
             batch = names[start : start + _AT_ONCE]
             contents = await asyncio.gather(*(self._content(name) for name in batch))
             for name, data in zip(batch, contents, strict=True):
-                found.append(None if data is None else _parsed(adapter, data, name))
+                found.append(None)
+                if data is not None:
+                    with suppress(*borne):
+                        found[-1] = _parsed(adapter, data, name)
         return found
 
     async def _content(self, name: str) -> bytes | None:
@@ -279,14 +309,16 @@ class RunRecords:
         except NotFoundError:
             return None
 
-    async def keep_evidence(self, run: Run, writer: "EvidenceWriter") -> None:
-        """Keep what was written, in place of what a crash left behind.
+    async def keep_evidence(self, run: Run, writer: "EvidenceWriter") -> Run:
+        """Keep what was written, in place of what a crash left behind; the run, which says how much that is.
 
         ConflictError if another execution has claimed the run: its evidence is never written over. The order
         matters: what it writes after this has looked at the status has another etag.
         """
-        await self._keep(_evidence(run.id), writer.evidence(), run)
+        evidence = writer.evidence()
+        await self._keep(_evidence(run.id), evidence, run)
         await self._keep(_outline(run.id), writer.outline(), run)
+        return replace(run, manifest={**run.manifest, "evidence_bytes": len(evidence)})
 
     async def _keep(self, name: str, data: bytes, run: Run) -> None:
         try:
@@ -332,25 +364,38 @@ class RunRecords:
                 return True
 
     async def _starts(self, run_id: str) -> int:
-        starts = (await self.read(run_id))[0].manifest.get("starts", 0)
-        return starts if isinstance(starts, int) else 0
+        return int((await self.read(run_id))[0].manifest.get("starts", 0))
 
     async def active(self) -> list[str]:
         """Ids of the runs that are not done, oldest first."""
         return [name.removeprefix("active/") async for name in self._store.names("active/")]
 
     async def newest_first(self, before: str | None = None) -> AsyncIterator[Run]:
-        """All runs, the newest first; `before` an id: only those older than that one."""
+        """All runs, the newest first; `before` an id: only those older than that one. DamagedError at one that
+        cannot be read: nothing may be decided without it.
+        """
+        async for run in self.listed(before):
+            if isinstance(run, UnreadableRun):
+                raise DamagedError(run.reason)
+            yield run
+
+    async def listed(self, before: str | None = None) -> AsyncIterator[Run | UnreadableRun]:
+        """The same to be shown: one damaged document does not hide the others."""
         names = [name async for name in self._store.names("status/")]
         for name in reversed(names):
             run_id = name.removeprefix("status/").removesuffix(".json")
             if before is None or run_id < before:
-                yield (await self.read(run_id))[0]
+                try:
+                    yield (await self.read(run_id))[0]
+                except (DamagedError, NotFoundError) as error:
+                    yield UnreadableRun(id=run_id, reason=str(error))
 
     async def semantic_since(self, when: datetime) -> int:
-        """Semantic queries that the runs created since then have used."""
+        """Semantic queries that the runs created since then have used, as far as they can be read."""
         used = 0
-        async for run in self.newest_first():
+        async for run in self.listed():
+            if isinstance(run, UnreadableRun):
+                continue
             if run.created_at < when:
                 break
             used += run.requests.semantic

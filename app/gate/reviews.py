@@ -3,11 +3,12 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 
 from app.domain.decision import result, results
-from app.domain.errors import ConflictError, Fault, InputError
+from app.domain.errors import ConflictError, DamagedError, Fault, InputError
 from app.domain.golden import GoldenTexts, Question
 from app.domain.label_fixes import corrected, label_fixes, patch
 from app.domain.overrides import Override, OverrideDraft, overridden, waived
@@ -158,8 +159,12 @@ async def waivers(records: RunRecords, runs: Sequence[Run]) -> dict[str, Overrid
     if not failed:
         return {}
     named = await records.overridden()
-    found = {run.id: waived(run, await records.overrides(run.id)) for run in failed if run.id in named}
-    return {run_id: each for run_id, each in found.items() if each is not None}
+    found = {}
+    for run in failed:
+        with suppress(DamagedError):  # what cannot be read clears nothing, and hides no other run
+            if run.id in named and (cleared := waived(run, await records.overrides(run.id))):
+                found[run.id] = cleared
+    return found
 
 
 async def corrected_set(records: RunRecords, run_id: str, on: date) -> GoldenTexts:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from app.domain.reasons import Verdict
 from app.domain.run import Run
-from app.gate.records import RunRecords
+from app.gate.records import RunRecords, UnreadableRun
 
 LOOKED_AT = 1000  # runs that one page looks at; a page may come out short, with a cursor to go on
 TREND_LOOKED_AT = 200  # runs that the trends look at
@@ -37,23 +37,30 @@ class Wanted(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """Runs without their questions; `next` is the cursor of the page after, None where there is none."""
+    """Runs without their questions; `next` is the cursor of the page after, None where there is none.
+    `unreadable`: those among them whose status is damaged, whatever was looked for.
+    """
 
     runs: tuple[Run, ...]
+    unreadable: tuple[UnreadableRun, ...]
     next: str | None
 
 
 async def page(records: RunRecords, wanted: Wanted) -> RunPage:
     """The page that `wanted` asks for."""
     found: list[Run] = []
-    seen, last = 0, wanted.cursor
-    async for run in records.newest_first(wanted.cursor):
+    unreadable: list[UnreadableRun] = []
+    seen, last, more = 0, wanted.cursor, False
+    async for run in records.listed(wanted.cursor):
         if len(found) == wanted.limit or seen == LOOKED_AT:
-            return RunPage(runs=tuple(found), next=last)
+            more = True
+            break
         seen, last = seen + 1, run.id
-        if wanted.takes(run):
+        if isinstance(run, UnreadableRun):
+            unreadable.append(run)
+        elif wanted.takes(run):
             found.append(run)
-    return RunPage(runs=tuple(found), next=None)
+    return RunPage(runs=tuple(found), unreadable=tuple(unreadable), next=last if more else None)
 
 
 async def trends(records: RunRecords, golden_set: str | None = None) -> dict[str, list[Run]]:
@@ -73,9 +80,9 @@ async def trends(records: RunRecords, golden_set: str | None = None) -> dict[str
 
 async def _judged(records: RunRecords, most: int) -> AsyncIterator[Run]:
     looked = 0
-    async for run in records.newest_first():
+    async for run in records.listed():
         if looked == most:
             return
         looked += 1
-        if run.verdict is not None and not run.noise_study:
+        if isinstance(run, Run) and run.verdict is not None and not run.noise_study:
             yield run

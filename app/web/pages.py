@@ -154,7 +154,15 @@ async def runs_page(request: Request, gate: Gate, wanted: Annotated[Wanted, Quer
     lately = await trends(gate.records, wanted.golden_set) if filters.keys() <= _TREND_KEYS else {}
     waived = await waivers(gate.records, [*found.runs, *(run for runs in lately.values() for run in runs)])
     drawn = [_trend(name, runs, waived) for name, runs in lately.items()]
-    return rendered(request, "runs.html", runs=found.runs, older=older, trends=drawn, waived=waived)
+    return rendered(
+        request,
+        "runs.html",
+        runs=found.runs,
+        unreadable=found.unreadable,
+        older=older,
+        trends=drawn,
+        waived=waived,
+    )
 
 
 def _trend(name: str, runs: Sequence[Run], waived: Collection[str]) -> Trend:

@@ -1,6 +1,7 @@
 """`/v1/runs`: start, follow, cancel and list runs."""
 
 import json
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated
 
@@ -89,7 +90,8 @@ async def list_runs(gate: Gate, wanted: Annotated[Wanted, Query()]) -> Response:
     """List runs, the newest first. A page may hold fewer than `limit` and yet have a `next`."""
     found = await page(gate.records, wanted)
     runs = b",".join(run_json(run) for run in found.runs)
-    content = b'{"runs":[' + runs + b'],"next":' + json.dumps(found.next).encode() + b"}"
+    rest = {"unreadable": [asdict(each) for each in found.unreadable], "next": found.next}
+    content = b'{"runs":[' + runs + b"]," + json.dumps(rest).encode().removeprefix(b"{")
     return Response(content, media_type="application/json")
 
 

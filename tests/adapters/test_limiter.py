@@ -1,14 +1,16 @@
 """The limiter before a service that sheds what it cannot take, in virtual time; and its turns."""
 
 import asyncio
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
 from app.adapters.limiter import HeldBackError, Limiter
 from app.adapters.pace import Sent
-from app.adapters.retries import Retries
+from app.adapters.retries import FailedAttemptError, Retries
+from app.domain.errors import FailureCode
 from app.gate.ports import ASKING
 from tests.capacity import ASecond, AtOnce, Bucket, Capacity
 from tests.shedding import Asked, Change, ask
@@ -119,6 +121,43 @@ def test_a_service_that_refuses_one_after_the_other_is_left_alone_for_as_long_as
     first, _, third, fourth = in_virtual_time(main())
     assert third - first < 1
     assert fourth - third >= 20
+
+
+def test_refusals_that_no_pace_avoids_do_not_slow_it_down_to_a_crawl() -> None:
+    """The first two requests of each question are refused, whatever else is asked."""
+
+    async def main() -> float:
+        loop, limiter, retries = (
+            asyncio.get_running_loop(),
+            Limiter(ceiling=8),
+            Retries(attempt_seconds=30, jitter=random.Random(0).random),
+        )
+
+        async def question() -> int:
+            sent = 0
+
+            async def attempt() -> int:
+                nonlocal sent
+                sent += 1
+                await asyncio.sleep(LATENCY)
+                if sent <= 2:
+                    raise FailedAttemptError(FailureCode.THROTTLED, "busy", throttled=True)
+                return sent
+
+            return (
+                await retries.run(attempt, deadline=loop.time() + 600, limiter=limiter, telling=True)
+            ).value
+
+        async def work(questions: Iterator[int]) -> None:
+            for _ in questions:
+                assert await question() == 3
+
+        questions = iter(range(40))
+        await asyncio.gather(*(work(questions) for _ in range(8)))
+        return loop.time()
+
+    one_by_one = 40 * 3 * LATENCY
+    assert in_virtual_time(main()) < 2.5 * one_by_one
 
 
 def test_ten_seconds_after_an_outage_the_service_is_used_as_before() -> None:

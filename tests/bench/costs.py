@@ -231,11 +231,11 @@ def _further() -> Iterator[tuple[str, tuple[str, ...], Iterable[tuple[str, ...]]
     yield "before the first question: both indexes read", ("what", "measured"), inventory.rows()
     yield (
         "of a service that sheds what it cannot take, 100 ms each, used over 1,000 observations",
-        ("limit", "of what is possible", "5 s after halving", "5 s after doubling", "shed", "failed"),
+        ("limit", "of what is possible", "5 s after doubling", "5 s after halving", "shed", "failed"),
         capacity.rows(),
     )
     yield (
-        "runs of any size, service without latency, 3 observations a question",
+        "runs of any size, service without latency, 2 observations a question",
         ("questions", "time", "a question", "memory", "status document", "first progress"),
         growth.rows(),
     )

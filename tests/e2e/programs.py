@@ -159,6 +159,7 @@ class Gate:
     folder: Path
     search: ScriptedSearch
     environment: dict[str, str] = field(default_factory=dict)
+    patience: float = _SECONDS  # with a command
     _numbers: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
@@ -171,7 +172,6 @@ class Gate:
             "GATE_RUNS_URL": self.runs.as_uri(),
             "GATE_MAX_CONCURRENCY": "4",
             "GATE_SETTLE_SECONDS": "0",  # scripted indexes stand still
-            "GATE_TAKEOVER_SECONDS": "1",  # what a killed process left is not waited for
             **self.environment,
         }
 
@@ -220,7 +220,7 @@ class Gate:
     def ended(self, *arguments: str, **environment: str | None) -> Ended:
         """`python -m app …`, to its end."""
         with self.command(*arguments, **environment) as process:
-            return process.ended()
+            return process.ended(self.patience)
 
     def together(self, *commands: Sequence[str], **environment: str | None) -> list[Ended]:
         """Several commands at the same time, to their ends."""
@@ -245,8 +245,7 @@ class Gate:
         with self.command("serve", **{"GATE_PORT": "0", **environment}) as process:
             until(lambda: "gate serves " in process.err or process.popen.poll() is not None, "the service")
             assert process.popen.poll() is None, process.err
-            url = next(line for line in process.err.splitlines() if line.startswith("gate serves "))
-            url = url.removeprefix("gate serves ")
+            url = re.findall(r"gate serves (http://[\w.:]+)", process.err)[0]
             with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
                 client.get("/healthz").raise_for_status()
                 yield Served(process=process, url=url, client=client)

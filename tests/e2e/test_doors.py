@@ -187,11 +187,11 @@ def test_a_label_fix_applies_to_the_file_as_it_is_on_disk(gate: Gate, search: Sc
     received = ("\ufeff" + "\r\n".join(lines)).encode()
     (gate.folder / "golden").mkdir()
     path = gate.folder / "golden" / "hr.jsonl"
-    path.write_bytes(received)
     (gate.folder / "golden" / "hr.toml").write_text(POLICY)
     subprocess.run(["git", "init", "-q"], cwd=gate.folder, check=True)
     with gate.serving() as service:
         for door in ((), ("--service", service.url)):
+            path.write_bytes(received)
             _, record = gate.record("--golden", "golden/hr.jsonl", *door)
             address = f"/v1/runs/{record['id']}"
             fix = {"question": "q2", "decision": "label-out-of-date", "answers": ["new"]}
@@ -199,7 +199,6 @@ def test_a_label_fix_applies_to_the_file_as_it_is_on_disk(gate: Gate, search: Sc
             whole = service.client.get(f"{address}/golden.jsonl").content
             change = service.client.get(f"{address}/golden.patch").content
             assert whole == received.replace(b'q2", "answers":["d1"]', b'q2", "answers":["new"]')
-            path.write_bytes(received)
             subprocess.run(["git", "apply", "-"], cwd=gate.folder, input=change, check=True)
             assert path.read_bytes() == whole
 

@@ -25,8 +25,10 @@ GRACE_SECONDS = 60.0  # what infra/main.bicep gives a container to stop in
 
 @pytest.fixture
 def gate(gate: Gate) -> Gate:
-    """Lost questions are not asked again by their legs, so that every request is an observation to be counted."""
-    gate.environment["GATE_LEG_PROBES"] = "false"
+    """Lost questions are not asked again by their legs, so that every request is an observation to be counted; what
+    a killed process left is soon taken up.
+    """
+    gate.environment |= {"GATE_LEG_PROBES": "false", "GATE_TAKEOVER_SECONDS": "1"}
     return gate
 
 
@@ -203,7 +205,11 @@ def test_s14_a_stopped_service_hands_its_run_to_one_that_is_up_already(
     gate: Gate, container_url: str
 ) -> None:
     """As where a new revision starts before the old one is stopped; over the store that is deployed."""
-    gate.environment |= {"GATE_RUNS_URL": container_url, "GATE_RUNS_KEY": RUNS_KEY}
+    gate.environment |= {
+        "GATE_RUNS_URL": container_url,
+        "GATE_RUNS_KEY": RUNS_KEY,
+        "GATE_TAKEOVER_SECONDS": "15",  # its end is told, and not waited for
+    }
     golden = thirty(gate.search)
     gate.search.latency = 0.02
     with gate.serving() as second, gate.serving() as first:

@@ -14,6 +14,7 @@ from joserfc.jwk import ECKey
 from app.domain.caller import Role
 from app.web.access import ANY, NEEDED, OPEN, SIGNED_IN
 from tests.directory import ADA, CLIENT, PIPELINE, TENANT, Directory, assembled, by_rsa, by_secret, key
+from tests.fakes.live import FakeLive
 from tests.web.served import Service, body, done, golden, lines, problem
 from tests.web.signing_in import access_of
 
@@ -356,6 +357,26 @@ async def test_the_token_signs_what_is_decided_whatever_the_body_says(
     problem(await guarded.post(address, json={**review, "by": "somebody"}, headers=person), 422)
     kept = await guarded.post(address, json=review, headers=person)
     assert kept.json()["by"] == f"Ada [{ADA}]"
+
+
+async def test_who_overrode_a_run_may_not_promote_it_under_another_name_either(directory: Directory) -> None:
+    service = Service(live=FakeLive())
+    service.search.index("kb-v2").otherwise = ("x",)
+    async with service.serving(service.application(access_of(directory))) as client:
+        client.headers.update(bearer(directory.token("Gate.Run")))
+        run = await done(client)
+        override = {"reason": "r", "watch": "w", "questions": ["q1", "q2", "q3"]}
+        ada = bearer(directory.token("Gate.Review", oid=ADA, name="Ada Byron"))
+        made = await client.post(f"/v1/runs/{run['id']}/overrides", json=override, headers=ada)
+        assert made.status_code == 201, made.text
+        holds = {}
+        for who in (ADA, "somebody-else"):
+            headers = bearer(directory.token("Gate.Promote", oid=who, name="Ada King"))
+            found = (await client.get(f"/v1/runs/{run['id']}/clearance", headers=headers)).json()
+            holds[who] = {each["code"]: each["holds"] for each in found["conditions"]}["four-eyes"]
+            response = await client.post(f"/v1/runs/{run['id']}/promote", json={}, headers=headers)
+            assert response.status_code == (409 if who == ADA else 200), response.text
+        assert holds == {ADA: False, "somebody-else": True}
 
 
 async def test_a_caller_is_known_before_a_body_is_read(guarded: httpx.AsyncClient) -> None:

@@ -110,7 +110,7 @@ async def test_runs_are_listed_newest_first(client: httpx.AsyncClient) -> None:
 
 
 async def test_no_runs_are_an_empty_list(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/v1/runs")).json() == {"runs": [], "next": None}
+    assert (await client.get("/v1/runs")).json() == {"runs": [], "unreadable": [], "next": None}
 
 
 async def test_runs_are_listed_by_what_a_reader_looks_for(
@@ -155,7 +155,7 @@ async def test_a_page_looks_at_a_bounded_number_of_runs(
     for _ in range(2):
         await done(client)
     first = (await client.get("/v1/runs", params={"golden_set": "it"})).json()
-    assert first == {"runs": [], "next": "run-0002"}
+    assert first == {"runs": [], "unreadable": [], "next": "run-0002"}
     assert await ids(client, golden_set="it", cursor=first["next"]) == ["run-0001"]
 
 
@@ -182,3 +182,35 @@ async def test_runs_that_are_not_done_are_listed_too(service: Service, client: h
     await client.post("/v1/runs", json=body(golden=golden(lines(1))))
     listed = (await client.get("/v1/runs")).json()["runs"]
     assert [(run["state"] in ("queued", "running"), run["verdict"]) for run in listed] == [(True, None)]
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"id": "run-0002", ', b"\xff\xfe", b"[]", b'{"id": "\\ud83d"}'])
+async def test_a_damaged_status_is_listed_by_name_and_hides_no_other(
+    service: Service, client: httpx.AsyncClient, damage: bytes
+) -> None:
+    service.search.index("kb-v2").answer("question 2", ranked(6, "d1"))
+    for _ in range(3):
+        await done(client)
+    _, etag = await service.store.read("status/run-0002.json")
+    await service.store.replace("status/run-0002.json", damage, etag)
+    listed = (await client.get("/v1/runs")).json()
+    assert [run["id"] for run in listed["runs"]] == ["run-0003", "run-0001"]
+    assert [each["id"] for each in listed["unreadable"]] == ["run-0002"]
+    assert "status/run-0002.json is damaged" in listed["unreadable"][0]["reason"]
+    page = (await client.get("/", headers={"accept": "text/html"})).text
+    assert page.index("Runs that cannot be read") < page.index("<strong>run-0002</strong>")
+    assert 'href="/runs/run-0003"' in page
+    assert problem(await client.get("/v1/runs/run-0002"), 500)["type"].endswith(":damaged")
+    problem(await client.post("/v1/judge", json={"since": "2026-01-01T00:00:00Z", "policy": {}}), 500)
+
+
+async def test_a_damaged_override_clears_nothing_and_hides_no_run(
+    service: Service, client: httpx.AsyncClient
+) -> None:
+    service.search.index("kb-v2").answer("question 2", ranked(6, "d1"))
+    run = await done(client)
+    await service.store.create(f"overrides/{run['id']}/20261130-1.json", b'{"reason": ')
+    page = await client.get("/", headers={"accept": "text/html"})
+    assert page.status_code == 200
+    assert "WAIVED" not in page.text
+    problem(await client.get(f"/v1/runs/{run['id']}/overrides"), 500)

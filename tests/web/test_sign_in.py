@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -14,9 +16,11 @@ from app.web.access import NEEDED
 from app.web.sessions import LIFETIME, UNDER_WAY
 from app.web.sign_in import ours
 from tests.directory import ADA, CLIENT, SECRET, TENANT, Directory
+from tests.fakes.live import FakeLive
 from tests.web.served import Service, done, golden, lines, problem
 from tests.web.signing_in import access_of, begun, forms, signed_in
 
+ROOT = Path(__file__).parents[2]
 PAGE = {"Accept": "text/html"}
 SAME = {"Sec-Fetch-Site": "same-origin"}
 
@@ -143,13 +147,16 @@ async def test_a_directory_that_is_away_is_told(service: Service) -> None:
             "javascript:alert(1)",
         ),
         *("", "runs", "/runs\n//evil", "/\t/evil.example", "/ü", "http:/evil", "///evil.example"),
+        "/" + "x" * 2000,
     ],
 )
 def test_the_way_back_never_leads_elsewhere(address: str) -> None:
     assert ours(address) == "/"
 
 
-@pytest.mark.parametrize("address", ["/", "/runs/r-1?slice=a%20b&page=2", "/?golden_set=hr", "/runs/a//b"])
+@pytest.mark.parametrize(
+    "address", ["/", "/runs/r-1?slice=a%20b&page=2", "/?golden_set=hr", "/runs/a//b", "/" + "x" * 1999]
+)
 def test_the_way_back_leads_to_our_pages(address: str) -> None:
     assert ours(address) == address
 
@@ -301,6 +308,39 @@ async def test_the_file_of_a_report_knows_nobody(service: Service, directory: Di
         assert "proof" not in {name for form in forms(file) for name in form.fields}
 
 
+async def test_who_may_promote_does_it_by_a_form_and_nobody_else_sees_one(directory: Directory) -> None:
+    service = Service(live=FakeLive())
+    async with service.serving(service.application(access_of(directory))) as browser:
+        browser.headers["Authorization"] = f"Bearer {directory.token('Gate.Run')}"
+        page = f"/runs/{(await done(browser))['id']}/promotion"
+        del browser.headers["Authorization"]
+        browser.headers.update(PAGE)
+        await signed_in(browser, directory, "Gate.Review")
+        assert {form.action for form in forms((await browser.get(page)).text)} == {"/sign-out"}
+        await signed_in(browser, directory, "Gate.Promote", oid=ADA, name="Ada")
+        (form,) = [each for each in forms((await browser.get(page)).text) if each.action == page]
+        assert (await browser.post(page, data={**form.fields, "proof": "x"}, headers=SAME)).status_code == 403
+        assert service.live is not None
+        assert service.live.index == "kb-v1"
+        assert (await browser.post(page, data=form.fields, headers=SAME)).status_code == 303
+        assert service.live.index == "kb-v2"
+        records = (await browser.get("/v1/audit")).json()["records"]
+        assert records[0]["actor"] == f"Ada [{ADA}]"
+        (back,) = [
+            each for each in forms((await browser.get("/live")).text) if each.action == "/live/rollback"
+        ]
+        assert back.fields["proof"]
+
+
+@pytest.mark.parametrize(
+    "template", sorted((ROOT / "app").glob("*/templates/*.html")), ids=lambda path: path.name
+)
+def test_every_form_of_every_template_holds_the_proof(template: Path) -> None:
+    text = template.read_text(encoding="utf-8")
+    for form in re.findall(r"<form[^>]*method=.?post.*?</form>", text, re.DOTALL | re.IGNORECASE):
+        assert 'include "proof.html"' in form or "proof(" in form
+
+
 # the way out ----------------------------------------------------------------------------------------------
 
 
@@ -318,6 +358,23 @@ async def test_who_signs_out_is_out_and_a_copy_of_the_cookie_too(
     assert (await browser.get("/v1/runs")).status_code == 401
     browser.cookies.clear()
     assert (await browser.get("/v1/runs", headers=copied)).status_code == 401
+
+
+async def test_the_way_out_does_not_wait_for_the_directory(service: Service, directory: Directory) -> None:
+    async with service.serving(service.application(access_of(directory))) as client:
+        await signed_in(client, directory, "Gate.Read")
+        cookie = f"gate-session={client.cookies['gate-session']}"
+    async with service.serving(
+        service.application(access_of(directory))
+    ) as client:  # one that never asked it
+        headers = {**PAGE, "Cookie": cookie}
+        (form,) = forms((await client.get("/", headers=headers)).text)
+        directory.away = True
+        response = await client.post(form.action, data=form.fields, headers={**headers, **SAME})
+        assert response.status_code == 200
+        assert "signed out of the gate" in response.text
+        assert "logout" not in response.text
+        assert (await client.get("/v1/runs", headers=headers)).status_code == 401
 
 
 async def test_where_nobody_signs_in_there_is_no_way_in(client: httpx.AsyncClient) -> None:
