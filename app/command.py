@@ -48,7 +48,7 @@ from app.report.junit import junit
 from app.report.markdown import markdown
 from app.report.run_json import json_chunks
 from app.report.terminal import last_line, terminal
-from app.settings import Settings, read_settings, secrets_of, service_address
+from app.settings import Settings, read_settings, secrets_of
 from app.web.decisions import decisions_of
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Runner(Protocol):
 def run_command(options: RunOptions, settings: Settings) -> int:
     """Run every golden set; the exit status of the worst."""
     log_to_stderr(settings.log_level, secrets_of(settings))
-    url = service_address(options.service, "--service") if options.service else settings.service_url
+    url = settings.service(options.service)
     _refuse_bytes(options)
     requests = [] if options.resume else _requests(options)
     if options.out is not None:

@@ -121,17 +121,17 @@ class GateService:
 
     async def wait(self, run_id: str) -> Run:
         """The run, done, or as it is after some seconds."""
-        return self._run(await self._call("GET", f"/v1/runs/{run_id}", params={"wait": _POLL_SECONDS}))
+        return self._run(await self._call("GET", f"/v1/runs/{_part(run_id)}", params={"wait": _POLL_SECONDS}))
 
     async def cancel(self, run_id: str) -> None:
-        await self._call("POST", f"/v1/runs/{run_id}/cancel")
+        await self._call("POST", f"/v1/runs/{_part(run_id)}/cancel")
 
     async def document(self, run_id: str, name: str, *, passages: bool) -> AsyncIterator[bytes]:
         """One of the run's documents: run.json, report.html, report.md, junit.xml; with what it quotes of the
         documents, or without.
         """
         params = {"passages": "true" if passages else "false"}
-        response = await self._call("GET", f"/v1/runs/{run_id}/{name}", params=params)
+        response = await self._call("GET", f"/v1/runs/{_part(run_id)}/{name}", params=params)
         yield response.content
 
     async def live(self) -> Live:
