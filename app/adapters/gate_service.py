@@ -15,12 +15,14 @@ from azure.core.credentials import AccessToken
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError
 from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from app.adapters.credentials import azure_identity
 from app.adapters.scrubbing import scrubbed
 from app.domain.audit import AuditPage, Record, Verification
 from app.domain.clearance import Clearance
 from app.domain.errors import ConflictError, Fault, GateError, InputError, UnderWayError
+from app.domain.overrides import Override
 from app.domain.run import Run
 from app.gate.follow import Followed
 from app.gate.live import Live
@@ -30,7 +32,13 @@ from app.gate.rollback import Rollback
 
 T = TypeVar("T")
 
+
+class _Waiver(TypedDict):
+    waived: Override | None
+
+
 _RUN = TypeAdapter(Run)
+_WAIVER = TypeAdapter(_Waiver)
 _LIVE = TypeAdapter(Live)
 _CLEARANCE = TypeAdapter(Clearance)
 _PROMOTION = TypeAdapter(Promotion)
@@ -133,6 +141,10 @@ class GateService:
         params = {"passages": "true" if passages else "false"}
         response = await self._call("GET", f"/v1/runs/{_part(run_id)}/{name}", params=params)
         yield response.content
+
+    async def waiver(self, run_id: str) -> Override | None:
+        """The override that clears the run; None where none does."""
+        return self._answer(_WAIVER, await self._call("GET", f"/v1/runs/{run_id}/overrides"))["waived"]
 
     async def live(self) -> Live:
         """What is live."""
