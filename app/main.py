@@ -66,6 +66,7 @@ def create_app(settings: Settings) -> "FastAPI":
         open_access=access,
         starts_per_hour=settings.starts_per_hour,
         tls=settings.tls,
+        loopback=settings.auth is Auth.NONE,
     )
 
 

@@ -42,6 +42,7 @@ from app.web.bodies import (
     StartBody,
 )
 from app.web.guard import Guard
+from app.web.loopback import LoopbackOnly
 from app.web.problems import Problem, as_json, declared, refusal
 from app.web.starts import Starts
 
@@ -53,10 +54,12 @@ def create_api(
     open_access: Callable[[], AbstractAsyncContextManager[access.Access]] | None = None,
     starts_per_hour: int | None = None,
     tls: bool = False,
+    loopback: bool = False,
 ) -> FastAPI:
     """The application. When it starts it opens the gate and takes up the runs that are not done; when it
     stops it lets go of them, for the next start. Without `open_access` nobody signs in, and all may do all.
-    `starts_per_hour`: for each caller. `tls`: whether browsers reach it by https.
+    `starts_per_hour`: for each caller. `tls`: whether browsers reach it by https. `loopback`:
+    whether it answers this machine only.
     """
 
     @asynccontextmanager
@@ -98,7 +101,9 @@ def create_api(
     async def openapi() -> Response:
         return JSONResponse(api.openapi())
 
-    api.add_middleware(Guard, tls=tls)
+    if loopback:
+        api.add_middleware(LoopbackOnly)
+    api.add_middleware(Guard, tls=tls)  # around all others
     for kind in (GateError, HTTPException, RequestValidationError):
         api.add_exception_handler(kind, _answer_error)
     return api
