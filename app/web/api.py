@@ -19,6 +19,7 @@ from app.domain.errors import GateError, UnauthenticatedError
 from app.gate.opened import OpenGate
 from app.web import (
     access,
+    checks,
     downloads,
     golden_sets,
     health,
@@ -31,6 +32,7 @@ from app.web import (
     sign_in,
 )
 from app.web.bodies import (
+    BuildBody,
     CheckBody,
     JudgeBody,
     JudgeSinceBody,
@@ -73,6 +75,8 @@ def create_api(
                 await gate.supervisor.stop()
                 if gate.watches is not None:
                     await gate.watches.stop()
+                if gate.checks is not None:
+                    await gate.checks.stop()
 
     api = _Api(
         title="search-index-gate",
@@ -86,7 +90,7 @@ def create_api(
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
-    rooms = (runs, live, downloads, judge, reviews, golden_sets, health, sign_in, live_pages, pages)
+    rooms = (runs, live, downloads, judge, reviews, golden_sets, health, checks, sign_in, live_pages, pages)
     for router in (each.router for each in rooms):
         api.include_router(router)
     api.include_router(reviews.forms)
@@ -124,7 +128,8 @@ class _Api(FastAPI):
             document = super().openapi()
             components = document.setdefault("components", {})
             components["securitySchemes"] = {
-                "entra": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+                "entra": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+                "check": {"type": "apiKey", "in": "header", "name": checks.SECRET},
             }
             document["security"] = [{"entra": []}, {}]
             schemas = components.setdefault("schemas", {})
@@ -144,6 +149,7 @@ def _schemas() -> dict[str, Any]:
         OverrideBody,
         PromoteBody,
         RollbackBody,
+        BuildBody,
     )
     _, bodies = models_json_schema([(each, "validation") for each in received], ref_template=template)
     problem = TypeAdapter(Problem).json_schema(ref_template=template, mode="serialization")
