@@ -1,6 +1,7 @@
 """What the commands do: run here or on the service, write the documents, say how it ended."""
 
 import asyncio
+import logging
 import os
 import shlex
 import signal
@@ -59,6 +60,8 @@ _LINE_EVERY_SECONDS = 5.0  # progress where standard error is no terminal
 _BEGIN_SECONDS = 5.0  # how long the start of a run may still take after a signal
 _SWITCH_SECONDS = 0.001  # a verdict is worked out in a thread; callers wait so long for it to give way
 _CANCEL_SECONDS = 30.0  # how long a cancelled run of the service may take to end
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -557,7 +560,7 @@ def serve_command(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; InputError if the settings or the port do not allow it, StorageError if
     the place where runs are kept does not.
     """
-    log_to_stderr(settings)
+    log_to_stderr(settings, as_json=True)
     faults = serving_faults(settings, os.environ)
     if faults:
         raise InputError(faults)
@@ -585,7 +588,7 @@ async def _serve(settings: Settings, listening: socket.socket) -> None:
     host, port = listening.getsockname()[:2]
     with suppress(asyncio.CancelledError), _stopping(server, api):
         async with api.router.lifespan_context(api):
-            sys.stderr.write(f"gate serves http://{host}:{port}\n")
+            log.info("gate serves http://%s:%d", host, port)
             await server.serve(sockets=[listening])
 
 

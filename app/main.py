@@ -18,6 +18,7 @@ from app.adapters.embeddings import AzureEmbedder
 from app.adapters.folder import folder_of, open_folder
 from app.adapters.golden_files import GoldenFolder
 from app.adapters.limiter import Limiter
+from app.adapters.logs import JsonLines, PlainLines
 from app.adapters.search import AzureSearch
 from app.domain.clearance import Rules
 from app.domain.errors import Fault, InputError
@@ -31,7 +32,7 @@ from app.gate.records import RunRecords
 from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
 from app.gate.watch import Watches
-from app.settings import Auth, Settings, searching_faults
+from app.settings import Auth, Settings, searching_faults, secrets_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -87,9 +88,13 @@ async def open_access(settings: Settings) -> AsyncIterator["Access"]:
         yield Access(tokens=tokens, people=people, sessions=sessions)
 
 
-def log_to_stderr(settings: Settings) -> None:
-    """What this program logs, and the least of what its libraries do."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s %(message)s")
+def log_to_stderr(settings: Settings, *, as_json: bool = False) -> None:
+    """What this program logs, and the least of what its libraries do; `as_json`: for machines."""
+    lines = JsonLines if as_json else PlainLines
+    handler = logging.StreamHandler()
+    handler.setFormatter(lines(secrets_of(settings)))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    logging.captureWarnings(capture=True)
     for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
     # the clients log a traceback for every error answer without a body, which they then handle well

@@ -18,6 +18,7 @@ from app.domain.index import is_index_name
 
 PREFIX = "GATE_"
 _SHORTEST_KEY = 32
+_SHORTEST_SECRET = 8  # what is shorter stands in too many words to be hidden in them
 _MOST_KEYS = 2
 _SENDABLE = re.compile(r"[\x21-\x7e]+")
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -356,6 +357,15 @@ def _ours(name: str) -> bool:
 def _nearest(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, list(known), n=1, cutoff=0.5)
     return "is not a setting" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def secrets_of(settings: Settings) -> tuple[str, ...]:
+    """What must not be shown: every secret, also without the rest of its connection string or list of keys."""
+    given = [value.get_secret_value() for _, value in settings if isinstance(value, SecretStr)]
+    parts = (part.strip().partition("=") for value in given for part in value.split(";"))
+    named = [secret for name, _, secret in parts if name in ("Secret", "InstrumentationKey") and secret]
+    listed = [key for value in given for key in value.split(",") if len(key) >= _SHORTEST_KEY]
+    return tuple(each for each in dict.fromkeys([*given, *named, *listed]) if len(each) >= _SHORTEST_SECRET)
 
 
 def serving_faults(settings: Settings, environment: Mapping[str, str]) -> list[Fault]:

@@ -14,6 +14,7 @@ from app.domain.schedule import shuffled, sides_first
 from app.gate.ledger import Ledger
 from app.gate.ports import Answer, Ask, Embedder, Row, SearchService
 from app.gate.records import Entry, Journal
+from app.gate.telemetry import QUESTION, Telemetry, about
 
 GIVE_UP_AFTER = (
     10  # failures of one side in a row, nothing answered in between: the service is out, not a question
@@ -60,6 +61,7 @@ class Comparison:
     concurrency: int
     deadline: float
     on_observed: OnObserved
+    telemetry: Telemetry
     highest: int = 0  # requests of this process that the service had at once, at the most,
     last: int = 0  # and in the end
     _done: int = 0
@@ -127,21 +129,26 @@ class Comparison:
             await asyncio.gather(*workers, return_exceptions=True)
 
     async def _observe(self, task: Task) -> None:
-        started = asyncio.get_running_loop().time()
-        try:
-            answer = await self._answer(task)
-        except QueryError as error:
-            elapsed = asyncio.get_running_loop().time() - started
-            observation = failed(error, elapsed_ms=round(elapsed * 1000, 1))
-        else:
-            self.highest, self.last = max(self.highest, answer.at_once), answer.at_once
-            query = self.run.query.of(task.side)
-            observation = observed(task.question, answer, query, with_text=self.run.policy.evidence_text)
+        of = self.telemetry.observing(task.question.id, task.side, task.number)
+        with about(QUESTION, task.question.id), of as seen:
+            observation = await self._observation(task)
+            seen(observation)
         entry = Entry(question=task.question.id, side=task.side, number=task.number, observation=observation)
         line = self.ledger.add(entry)
         if line is not None:
             self._kept.put_nowait(line)
         self._give_up_if_out(task.side, observation)
+
+    async def _observation(self, task: Task) -> Observation:
+        started = asyncio.get_running_loop().time()
+        try:
+            answer = await self._answer(task)
+        except QueryError as error:
+            elapsed = asyncio.get_running_loop().time() - started
+            return failed(error, elapsed_ms=round(elapsed * 1000, 1))
+        self.highest, self.last = max(self.highest, answer.at_once), answer.at_once
+        query = self.run.query.of(task.side)
+        return observed(task.question, answer, query, with_text=self.run.policy.evidence_text)
 
     async def _answer(self, task: Task) -> Answer:
         query, side = self.run.query.of(task.side), self.run.side(task.side)

@@ -38,6 +38,7 @@ from app.gate.ports import ASKING, Embedder, SearchService
 from app.gate.preflight import Findings, check_filters, cost, cost_check, probe, stand_still
 from app.gate.records import Claim, EvidenceWriter, Journal, RunRecords, Sighting
 from app.gate.start import asked
+from app.gate.telemetry import RUN, Silent, Telemetry, about
 
 OnProgress = Callable[[Run], None]  # the run so far; called often
 
@@ -83,6 +84,7 @@ class Execution:
     limits: Limits
     now: Callable[[], datetime]
     new_claim: Callable[[], str]
+    telemetry: Telemetry = field(default_factory=Silent)
 
     async def execute(
         self,
@@ -107,15 +109,18 @@ class Execution:
         if run.state is State.DONE:
             await self.records.close(run_id)
             return run
-        async with held(
-            self.records,
-            run_id,
-            seen or await self.records.claim(run_id),
-            by=self.new_claim(),
-            beat_every=self.limits.look_every,
-            cancelled=cancelled,
-        ) as hold:
-            return await self._executed(hold, on_progress, give_up)
+        with about(RUN, run_id), self.telemetry.executing(run_id):
+            async with held(
+                self.records,
+                run_id,
+                seen or await self.records.claim(run_id),
+                by=self.new_claim(),
+                beat_every=self.limits.look_every,
+                cancelled=cancelled,
+            ) as hold:
+                done = await self._executed(hold, on_progress, give_up)
+            self.telemetry.done(done)
+            return done
 
     async def _executed(self, hold: Hold, on_progress: OnProgress, give_up: str | None) -> Run:
         run, etag = await self.records.read(hold.run_id)
@@ -179,6 +184,7 @@ class Execution:
             concurrency=self.limits.concurrency,
             deadline=deadline,
             on_observed=keeper.noting(on_progress),
+            telemetry=self.telemetry,
         )
         try:
             await comparison.make()

@@ -9,6 +9,7 @@ from app.domain.run import Run, State
 from app.gate.claims import Sightings
 from app.gate.execute import Execution
 from app.gate.records import RunRecords, Sighting
+from app.gate.telemetry import RUN
 
 _POLL_SECONDS = 0.25
 
@@ -129,6 +130,7 @@ class Supervisor:
 
     async def _work(self, run_id: str, seen: Sighting, cancelled: asyncio.Event) -> None:
         """Execute the run; where it cannot go on for a reason of its own, end it as interrupted."""
+        RUN.set(run_id)  # in the context of this task alone
         again = await self._tried(run_id, seen, cancelled, give_up=None)
         if again is not None and await self._tried(run_id, None, cancelled, give_up=again) is not None:
             self._given_up.add(run_id)

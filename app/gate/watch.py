@@ -23,6 +23,7 @@ from app.gate.flip import settle_when_due
 from app.gate.ports import Ask
 from app.gate.reviews import carried, overrides_of
 from app.gate.rollback import RollbackRequest, rollback
+from app.gate.telemetry import RUN
 
 log = logging.getLogger(__name__)
 
@@ -295,6 +296,7 @@ class Watches:
             log.exception("what an earlier process left of a promotion was not taken up")
 
     async def _watch(self, flip: Record) -> None:
+        RUN.set(flip.run)  # in the context of this task alone
         try:
             await watch(self.control, flip)
         except GateError as error:

@@ -1,7 +1,7 @@
 """How much of a service's capacity the gate uses, over HTTP: a service that takes so many requests at once, or so
 many a second, at 100 ms each, and sheds the others.
 
-1,000 observations, then ten seconds of half the limit, then ten of the whole. The services of a group are asked at
+1,000 observations, then ten seconds of twice the limit, then ten of what it was. The services of a group are asked at
 the same time, each by a limiter of its own, since most of it is waiting.
 """
 
@@ -85,7 +85,7 @@ async def _ask(url: str, limit: int, change: Callable[[int], None]) -> _Asked:
             while not asked.changes or clock() - began < asked.changes[-1] + WATCHED:
                 if len(asked.made) >= OBSERVATIONS and not asked.changes:
                     asked.changes.append(clock() - began)
-                    change(max(limit // 2, 1))
+                    change(2 * limit)
                 yield (number := number + 1)
             if len(asked.changes) == 1:
                 asked.changes.append(clock() - began)
@@ -121,7 +121,7 @@ async def _group(
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-    """The limit; of what is possible, with the limit halved, with it doubled again; shed; failed."""
+    """The limit; of what is possible: at first, with the limit doubled, with it halved again; shed; failed."""
     for kinds in GROUPS:
         context = multiprocessing.get_context("spawn")
         pipe, theirs = context.Pipe()
@@ -134,12 +134,12 @@ def rows() -> Iterator[tuple[str, ...]]:
             process.join(10)
         for (kind, limit), asked in zip(kinds, found, strict=True):
             whole = kind(limit).possible(LATENCY)
-            half = kind(max(limit // 2, 1)).possible(LATENCY)
+            twice = 2 * whole
             first, second = asked.changes
             yield (
                 f"{limit} {'at once' if kind is AtOnce else 'a second'}",
                 f"{asked.rate(0, first) / whole:.0%}",
-                f"{asked.rate(first + ADAPTED, first + WATCHED) / half:.0%}",
+                f"{asked.rate(first + ADAPTED, first + WATCHED) / twice:.0%}",
                 f"{asked.rate(second + ADAPTED, second + WATCHED) / whole:.0%}",
                 f"{asked.shed(WARM_UP):.1%}",
                 str(asked.failed),

@@ -245,8 +245,7 @@ class Gate:
         with self.command("serve", **{"GATE_PORT": "0", **environment}) as process:
             until(lambda: "gate serves " in process.err or process.popen.poll() is not None, "the service")
             assert process.popen.poll() is None, process.err
-            url = next(line for line in process.err.splitlines() if line.startswith("gate serves "))
-            url = url.removeprefix("gate serves ")
+            url = re.findall(r"gate serves (http://[\w.:]+)", process.err)[0]
             with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
                 client.get("/healthz").raise_for_status()
                 yield Served(process=process, url=url, client=client)

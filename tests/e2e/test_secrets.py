@@ -1,9 +1,10 @@
 """Keys and tokens go to whom they are for, and are written nowhere."""
 
+import json
 from pathlib import Path
 
 from tests.azurite import KEY as RUNS_KEY
-from tests.e2e.programs import PLAIN, RUN, SEARCH_KEY, Gate, questions
+from tests.e2e.programs import PLAIN, RUN, SEARCH_KEY, Gate, lines, questions
 from tests.e2e.proxies import Act, Proxy
 from tests.scripted import Fault
 
@@ -42,9 +43,15 @@ def test_keys_and_tokens_are_written_nowhere(gate: Gate, container_url: str) -> 
     with gate.serving(**debug, **blobs) as service, Proxy(service.url, lambda _: Act.PASS) as proxy:
         there = gate.run("--golden", "hr.jsonl", "--out", "there", "--service", proxy.url, **debug)
         service.client.get("/readyz")
+        record = service.done(
+            service.start(golden={"name": "hr", "jsonl": lines(questions("q1", "q2"))})["id"]
+        )
     assert there.status == 2
     assert {each.headers["authorization"] for each in proxy.passed} == {f"Bearer {TOKEN}"}
     assert {each.headers.get("api-key") for each in gate.search.requests} == {SEARCH_KEY}
+    logged = [json.loads(line) for line in service.process.err.splitlines()]
+    assert {"time", "level", "logger", "message"} <= set.intersection(*map(set, logged))
+    assert {each["run"] for each in logged if "run" in each} >= {record["id"]}
     assert len(list(gate.folder.glob("*/run.json"))) == 4
     assert leaks(gate.folder) == []
 
