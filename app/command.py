@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from app.adapters.gate_service import GateService, open_gate_service
 from app.adapters.golden_files import read_golden_files
+from app.adapters.logs import log_to_stderr
 from app.adapters.run_files import DOCUMENTS, prepared, write
 from app.domain.change import Change, ChangeKind
 from app.domain.check import Level
@@ -40,14 +41,14 @@ from app.gate.labels import IndexLabels, check_labels
 from app.gate.opened import OpenGate
 from app.gate.preflight import COST
 from app.gate.start import StartRequest, start
-from app.main import create_app, log_to_stderr, open_gate, open_records, open_search
+from app.main import create_app, open_gate, open_records, open_search
 from app.report.escaping import visible
 from app.report.html import html
 from app.report.junit import junit
 from app.report.markdown import markdown
 from app.report.run_json import json_chunks
 from app.report.terminal import last_line, terminal
-from app.settings import Settings, service_address, serving_faults
+from app.settings import Settings, secrets_of, service_address, serving_faults
 from app.web.decisions import decisions_of
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Runner(Protocol):
 
 def run_command(options: RunOptions, settings: Settings) -> int:
     """Run every golden set; the exit status of the worst."""
-    log_to_stderr(settings)
+    log_to_stderr(settings.log_level, secrets_of(settings))
     url = service_address(options.service, "--service") if options.service else settings.service_url
     _refuse_bytes(options)
     requests = [] if options.resume else _requests(options)
@@ -482,7 +483,7 @@ def check_command(path: Path, indexes: tuple[str, ...], settings: Settings | Non
     )
     if not indexes or settings is None:
         return 0
-    log_to_stderr(settings)
+    log_to_stderr(settings.log_level, secrets_of(settings))
     found = asyncio.run(_check_labels(golden, indexes, settings))
     return 0 if all(each.clean for each in found) else STATUS[Verdict.ERROR]
 
@@ -560,7 +561,7 @@ def serve_command(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; InputError if the settings or the port do not allow it, StorageError if
     the place where runs are kept does not.
     """
-    log_to_stderr(settings, as_json=True)
+    log_to_stderr(settings.log_level, secrets_of(settings), as_json=True)
     faults = serving_faults(settings, os.environ)
     if faults:
         raise InputError(faults)

@@ -1,6 +1,5 @@
 """The composition root: adapters are opened here and given to whoever needs them."""
 
-import logging
 import platform
 import secrets
 from collections.abc import AsyncIterator
@@ -18,7 +17,6 @@ from app.adapters.embeddings import AzureEmbedder
 from app.adapters.folder import folder_of, open_folder
 from app.adapters.golden_files import GoldenFolder
 from app.adapters.limiter import Limiter
-from app.adapters.logs import JsonLines, PlainLines
 from app.adapters.search import AzureSearch
 from app.domain.clearance import Rules
 from app.domain.errors import Fault, InputError
@@ -32,7 +30,7 @@ from app.gate.records import RunRecords
 from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
 from app.gate.watch import Watches
-from app.settings import Auth, Settings, searching_faults, secrets_of
+from app.settings import Auth, Settings, searching_faults
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -86,23 +84,6 @@ async def open_access(settings: Settings) -> AsyncIterator["Access"]:
         )
         sessions = Sessions((keys or "").split(","), tls=settings.tls)
         yield Access(tokens=tokens, people=people, sessions=sessions)
-
-
-def log_to_stderr(settings: Settings, *, as_json: bool = False) -> None:
-    """What this program logs, and the least of what its libraries do; `as_json`: for machines."""
-    lines = JsonLines if as_json else PlainLines
-    handler = logging.StreamHandler()
-    handler.setFormatter(lines(secrets_of(settings)))
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
-    logging.captureWarnings(capture=True)
-    for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    # the clients log a traceback for every error answer without a body, which they then handle well
-    for name in (
-        "azure.search.documents._utils.model_base",
-        "azure.appconfiguration._generated._utils.model_base",
-    ):
-        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 @asynccontextmanager
@@ -257,6 +238,7 @@ def _flip_limits(settings: Settings) -> FlipLimits:
         settle_seconds=settings.flip_settle_seconds,
         watch_pause_seconds=settings.watch_pause_seconds,
         watch_concurrency=settings.max_concurrency,
+        propagation_seconds=settings.propagation_seconds,
         retire_after=timedelta(hours=settings.retire_after_hours),
     )
 

@@ -5,18 +5,22 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from app.adapters.gate_service import GateService, open_gate_service
-from app.domain.audit import Verification
-from app.domain.errors import ConflictError, Fault, GateError, InputError
+from app.adapters.logs import log_to_stderr
+from app.domain.audit import Kind, Verification
+from app.domain.errors import ConflictError, Fault, GateError, InputError, UnderWayError
 from app.domain.watch import Watch
 from app.gate.follow import Followed
-from app.main import log_to_stderr, open_trail
 from app.report.audit import clearance_lines, watch_lines, what, who, why
 from app.report.escaping import visible
-from app.settings import Settings, service_address
+from app.settings import Settings, secrets_of, service_address
+
+T = TypeVar("T")
 
 DONE, REFUSED, FAILED = 0, 1, 2  # exit statuses
+_PAUSE_SECONDS = 1.0
 _GOOD = frozenset({Watch.HELD, Watch.NOTHING_TO_ASK})
 
 
@@ -72,7 +76,7 @@ def promote_command(settings: Settings, service: str | None, wanted: Promoting) 
             return DONE if found.cleared else REFUSED
         body = {"create": wanted.create, **({"reason": wanted.reason} if wanted.reason else {})}
         try:
-            made = await gate.promote(wanted.run_id, body)
+            made = await _once_it_may(lambda: gate.promote(wanted.run_id, body))
         except ConflictError as error:
             _complain(str(error))
             return REFUSED
@@ -81,6 +85,21 @@ def promote_command(settings: Settings, service: str | None, wanted: Promoting) 
         return _ended(await _watched(gate, wanted))
 
     return _with_service(settings, service, go)
+
+
+async def _once_it_may(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer, when no other change of the live index is under way. That may be this very one, whose answer
+    was lost: the same asked twice is one.
+    """
+    told = False
+    while True:
+        try:
+            return await ask()
+        except UnderWayError as error:
+            if not told:
+                sys.stderr.write(f"waiting: {visible(str(error))}\n")
+            told = True
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def _watched(gate: GateService, wanted: Promoting) -> Followed:
@@ -122,8 +141,9 @@ def rollback_command(settings: Settings, service: str | None, wanted: RollingBac
             "drill": wanted.drill or None,
             "reason": wanted.reason,
         }
+        body = {name: value for name, value in given.items() if value is not None}
         try:
-            made = await gate.rollback({name: value for name, value in given.items() if value is not None})
+            made = await _once_it_may(lambda: gate.rollback(body))
         except ConflictError as error:
             _complain(str(error))
             return REFUSED
@@ -134,10 +154,13 @@ def rollback_command(settings: Settings, service: str | None, wanted: RollingBac
 
 
 async def _found(gate: GateService) -> str | None:
-    """What is live, so that a request that is sent twice goes back once; None where it was changed by hand,
-    which only the person who types may confirm.
+    """What is to be gone back from, so that a request that is sent twice goes back once; None where it was
+    changed by hand, which only the person who types may confirm.
     """
     found = await gate.live()
+    under_way = found.under_way
+    if under_way is not None:  # a roll back: the same, asked before, which is completed, or made now
+        return under_way.before if under_way.kind is Kind.ROLLING_BACK else found.index
     return found.index if found.as_recorded else None
 
 
@@ -175,9 +198,11 @@ def verify_command(settings: Settings, service: str | None) -> int:
 
     0: whole. 2: not, every broken link named.
     """
-    log_to_stderr(settings)
+    log_to_stderr(settings.log_level, secrets_of(settings))
     if service or settings.service_url:
         return _with_service(settings, service, lambda gate: _verified(gate.verification()))
+
+    from app.main import open_trail  # noqa: PLC0415 — all that the service is made of, which nothing else here needs
 
     async def here() -> int:
         async with open_trail(settings) as trail:
@@ -198,7 +223,7 @@ async def _verified(verifying: Awaitable[Verification]) -> int:
 def _with_service(
     settings: Settings, service: str | None, act: Callable[[GateService], Awaitable[int]]
 ) -> int:
-    log_to_stderr(settings)
+    log_to_stderr(settings.log_level, secrets_of(settings))
     url = service_address(service, "--service") if service else settings.service_url
     if url is None:
         message = "is needed, or GATE_SERVICE_URL: the service keeps what is live and its audit"

@@ -217,6 +217,7 @@ class Settings(BaseSettings):
     four_eyes: bool = True
     flip_settle_seconds: Annotated[float, Field(gt=0, le=3600)] = 60
     watch_pause_seconds: Annotated[float, Field(ge=0, le=600)] = 5
+    propagation_seconds: Annotated[float, Field(ge=0, le=3600)] | None = None
     retire_after_hours: Annotated[float, Field(ge=0, le=100_000)] = 168
 
     @property

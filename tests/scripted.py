@@ -15,7 +15,7 @@ What it serves (both URL styles, `/indexes('kb-v1')/…` and `/indexes/kb-v1/…
 * `GET …/docs/$count`, `GET …/search.stats`: the index's `documents`.
 * The same with `search` "*" and no vector, a listing of stored documents ("listing"): `index.stored`, or one
   chunk of each parent that an answer shows or the filter asks for (`tests.fakes.listing`).
-* `GET /aliases('x')`: the alias; 404 for others.
+* `GET /aliases('x')`: the alias; 404 for others. `PUT`: it is written, where `If-Match` and `If-None-Match` hold.
 * `POST /openai/deployments/<name>/embeddings`: `vector_of(text)`, a vector of `dimensions` (default 3).
 
 Answers. `answer(index, question, first, second, …)`: each an ordered list of parents (or `Chunk`s for more);
@@ -27,7 +27,7 @@ only what `select` asks for, and have falling scores; `@search.rerankerScore` on
 Faults. `fault(index, Fault(…), question=None, nth=None, on="search")`: the nth request (1-based, or several
 as a tuple; None: every one) for that index and question (None: any question, counted one by one) is treated
 so. The first fault that fits, in the order of scripting, wins. `on`: "search", "listing", "definition", "count",
-"alias", "list" (there `index` is ""),
+"alias", "write-alias", "list" (there `index` is ""),
 "embeddings" (there `index` is the deployment and the question its input). `clear_faults()` heals.
 
 Changes. Everything may be changed at any time, from other threads too: `service.index("kb-v1").documents =
@@ -220,6 +220,7 @@ _OPERATIONS = {
     ("GET", "indexes", "/docs/$count"): "count",
     ("GET", "indexes", "/search.stats"): "stats",
     ("GET", "aliases", ""): "alias",
+    ("PUT", "aliases", ""): "write-alias",
 }
 _REASONS = {200: "OK", 206: "Partial Content", 404: "Not Found", 429: "Too Many Requests"}
 
@@ -250,6 +251,7 @@ class ScriptedSearch:
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._thread: threading.Thread | None = None
+        self._alias_writes = 1
         self._stop: Callable[[], object] = lambda: None
 
     # the script
@@ -452,6 +454,8 @@ class ScriptedSearch:
         match received.on:
             case "alias":
                 return self._alias(received.index)
+            case "write-alias":
+                return self._written(received)
             case "embeddings":
                 return self._embedding(received)
             case "list":
@@ -513,7 +517,22 @@ class ScriptedSearch:
         target = self.aliases.get(name)
         if target is None:
             return _missing(f"No alias with the name '{name}' was found in the service 's'.")
-        return _json({"@odata.etag": '"0x1"', "name": name, "indexes": [target]})
+        return _json({"@odata.etag": self._alias_etag, "name": name, "indexes": [target]})
+
+    @property
+    def _alias_etag(self) -> str:
+        return f'"0x{self._alias_writes}"'
+
+    def _written(self, received: Received) -> _Reply:
+        is_there = received.index in self.aliases
+        wanted = received.headers.get("if-match")
+        if wanted is not None and not (is_there and wanted == self._alias_etag):
+            return _Reply(412, b"")
+        if "if-none-match" in received.headers and is_there:
+            return _Reply(412, b"")
+        self._alias_writes += 1
+        self.aliases[received.index] = received.body["indexes"][0]
+        return _Reply(200 if is_there else 201, self._alias(received.index).body)
 
     def _embedding(self, received: Received) -> _Reply:
         text = str(received.body.get("input"))

@@ -43,6 +43,7 @@ def test_what_promotions_are_bound_to_comes_from_the_settings(monkeypatch: pytes
         GATE_FOUR_EYES="false",
         GATE_FLIP_SETTLE_SECONDS="10",
         GATE_WATCH_PAUSE_SECONDS="0.5",
+        GATE_PROPAGATION_SECONDS="45",
         GATE_RETIRE_AFTER_HOURS="48",
         GATE_MAX_CONCURRENCY="7",
     )
@@ -50,6 +51,7 @@ def test_what_promotions_are_bound_to_comes_from_the_settings(monkeypatch: pytes
     assert (rules.required_sets, rules.sent_sets, rules.four_eyes) == (("hr", "it"), True, False)
     assert (limits.settle_seconds, limits.write_seconds) == (10, 5)
     assert (limits.watch_pause_seconds, limits.watch_concurrency) == (0.5, 7)
+    assert limits.propagation_seconds == 45
     assert limits.retire_after.total_seconds() == 48 * 3600
 
 
@@ -58,6 +60,7 @@ def test_what_promotions_are_bound_to_comes_from_the_settings(monkeypatch: pytes
     [
         ("GATE_FLIP_SETTLE_SECONDS", "0"),
         ("GATE_FOUR_EYES", "perhaps"),
+        ("GATE_PROPAGATION_SECONDS", "-1"),
         ("GATE_RETIRE_AFTER_HOURS", "-1"),
         ("GATE_WATCH_PAUSE_SECONDS", "nan"),
     ],

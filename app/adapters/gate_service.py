@@ -20,7 +20,7 @@ from app.adapters.credentials import azure_identity
 from app.adapters.scrubbing import scrubbed
 from app.domain.audit import AuditPage, Record, Verification
 from app.domain.clearance import Clearance
-from app.domain.errors import ConflictError, Fault, GateError, InputError
+from app.domain.errors import ConflictError, Fault, GateError, InputError, UnderWayError
 from app.domain.run import Run
 from app.gate.follow import Followed
 from app.gate.live import Live
@@ -45,6 +45,8 @@ _PATIENCE = 40  # attempts in a row without an answer, several minutes, before t
 _RENEW_SECONDS = 300  # of a token's life that are left when it is renewed
 _LONG_SECONDS = 60  # a service that wants to be left alone for longer is not asked again
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+_UNDER_WAY = "urn:search-index-gate:under-way"
+_FINAL = frozenset({"urn:search-index-gate:live-unavailable"})  # the service has asked again itself
 
 _HOW = (
     "Set GATE_SERVICE_SCOPE (api://<client id>/.default) to sign in as this identity, or GATE_SERVICE_TOKEN."
@@ -97,7 +99,8 @@ class _Renewed:
 class GateService:
     """Calls survive a service that is restarting: a lost answer or a 5xx is asked for again.
 
-    GateError with the service's own words when it refuses (ConflictError for a 409); InputError with its faults.
+    GateError with the service's own words when it refuses (ConflictError for a 409, UnderWayError where another
+    change of the live index is under way); InputError with its faults.
     """
 
     def __init__(
@@ -182,7 +185,7 @@ class GateService:
             except httpx.TransportError as error:
                 why = f"{type(error).__name__}: {scrubbed(str(error))}"
             else:
-                if response.status_code not in _TRANSIENT or _is_for_long(response):
+                if response.status_code not in _TRANSIENT or _is_final(response):
                     return _accepted(response)
                 why = _refusal(response)
             if attempt == 0:
@@ -204,10 +207,11 @@ class GateService:
             ) from None
 
 
-def _is_for_long(response: httpx.Response) -> bool:
+def _is_final(response: httpx.Response) -> bool:
     """Whether the service says itself that asking again soon is of no use."""
     told = response.headers.get("retry-after", "")
-    return bool(told.isdecimal()) and int(told) > _LONG_SECONDS
+    for_long = bool(told.isdecimal()) and int(told) > _LONG_SECONDS
+    return for_long or _problem(response).get("type") in _FINAL
 
 
 def _part(run_id: str) -> str:
@@ -223,7 +227,8 @@ def _accepted(response: httpx.Response) -> httpx.Response:
     if response.status_code == HTTPStatus.UNAUTHORIZED:
         raise GateError(f"{_refusal(response)} {_HOW}")
     if response.status_code == HTTPStatus.CONFLICT:
-        raise ConflictError(_refusal(response))
+        under_way = _problem(response).get("type") == _UNDER_WAY
+        raise (UnderWayError if under_way else ConflictError)(_refusal(response))
     raise GateError(_refusal(response))
 
 

@@ -12,6 +12,23 @@ _HIDDEN = "[hidden]"
 _WHOSE = {"run": RUN, "question": QUESTION, "request": REQUEST}
 
 
+def log_to_stderr(level: str, secrets: Iterable[str], *, as_json: bool = False) -> None:
+    """What this program logs from that level on, and the least of what its libraries do; `as_json`: for machines."""
+    lines = JsonLines if as_json else PlainLines
+    handler = logging.StreamHandler()
+    handler.setFormatter(lines(secrets))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    logging.captureWarnings(capture=True)
+    for name in ("azure", "httpx", "httpcore", "uvicorn.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # the clients log a traceback for every error answer without a body, which they then handle well
+    for name in (
+        "azure.search.documents._utils.model_base",
+        "azure.appconfiguration._generated._utils.model_base",
+    ):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
 class PlainLines(logging.Formatter):
     """Level, logger and message; a traceback below it, indented. `secrets` are hidden wherever they stand."""
 

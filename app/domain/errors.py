@@ -5,6 +5,7 @@ GateError
 ├── NotFoundError  no such run, golden set or document
 ├── ConflictError  somebody else got there first (create-once, etag, idempotency key, journal position)
 │   ├── NotClearedError  a run may not be promoted now; carries the conditions that do not hold
+│   ├── UnderWayError    another change of the live index has begun and not ended
 │   ├── LiveMovedError   the live index is not the one that was read; nothing was written
 │   └── LiveLockedError  the key that names it is locked
 ├── LiveError      the place that names the live index cannot be read or written now
@@ -65,6 +66,10 @@ class NotClearedError(ConflictError):
         self.conditions = conditions
         told = " ".join(condition.message for condition in conditions)
         super().__init__(f"Run {run_id} is not cleared for promotion. {told}")
+
+
+class UnderWayError(ConflictError):
+    """Another change of the live index, or the same one asked before, is under way. Ask again when it has ended."""
 
 
 class LiveMovedError(ConflictError):

@@ -22,8 +22,9 @@ class FlipLimits:
     settles it. The writer itself gives up after half of it, so that both never act as long as the clocks of
     processes differ by less than the other half. `look_seconds`: for what
     is asked of the search service and of the place that names the live index. `watch_tries`, at least one, and
-    the pause between them: how often a question is asked after a promotion until it holds. `retire_after`:
-    the time since an index was last of use before it is named as one to retire.
+    the pause between them: how often a question is asked after a promotion until it holds.
+    `propagation_seconds`: until applications ask the new index; None: what the place itself takes.
+    `retire_after`: the time since an index was last of use before it is named as one to retire.
     """
 
     settle_seconds: float = 60.0
@@ -31,6 +32,7 @@ class FlipLimits:
     watch_tries: int = 5
     watch_pause_seconds: float = 5.0
     watch_concurrency: int = 2
+    propagation_seconds: float | None = None
     retire_after: timedelta = timedelta(hours=168)
 
     @property

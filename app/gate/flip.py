@@ -31,6 +31,7 @@ from app.domain.errors import (
     LiveUncertainError,
     NotFoundError,
     StorageError,
+    UnderWayError,
 )
 from app.gate.control import THE_GATE, LiveControl
 from app.gate.ports import LiveValue
@@ -63,7 +64,7 @@ class Flipped:
 async def flip(control: LiveControl, change: Change, *, unless: Unless = lambda _: False) -> Flipped | None:
     """Make the change; None where `unless` holds of the records: nothing is begun then.
 
-    ConflictError where another change is under way. LiveMovedError, LiveLockedError, NotFoundError, LiveError:
+    UnderWayError where another change is under way. LiveMovedError, LiveLockedError, NotFoundError, LiveError:
     nothing was written, and the record is closed. LiveUncertainError: it is left open, to be settled. StorageError:
     not recorded; where the write was made by then, its message says so, and the next one completes the record.
     """
@@ -105,7 +106,7 @@ def _intent(
 
 
 async def nothing_under_way(control: LiveControl) -> tuple[Record, ...]:
-    """All records; ConflictError where a change is under way, since nothing that is read now would hold."""
+    """All records; UnderWayError where a change is under way, since nothing that is read now would hold."""
     records = await control.trail.records()
     _refuse_under_way(control, records)
     return records
@@ -114,7 +115,7 @@ async def nothing_under_way(control: LiveControl) -> tuple[Record, ...]:
 def _refuse_under_way(control: LiveControl, records: tuple[Record, ...]) -> None:
     under_way = open_flip(records)
     if under_way is not None:
-        raise ConflictError(under_way_message(under_way, control))
+        raise UnderWayError(under_way_message(under_way, control))
 
 
 def under_way_message(intent: Record, control: LiveControl) -> str:

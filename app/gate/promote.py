@@ -42,7 +42,7 @@ async def promote(control: LiveControl, request: PromoteRequest, *, by: str | No
 
     What a dead process left open is settled first. Raises, nothing having been written:
     NotFoundError for an unknown run; NotClearedError with every condition that does not hold, recorded;
-    ConflictError while another change is under way; LiveMovedError where the live index was changed in
+    UnderWayError while another change is under way; LiveMovedError where the live index was changed in
     between, LiveLockedError, LiveError. LiveUncertainError: perhaps it was written, which is settled later.
     """
     reason = _reason(request.reason)

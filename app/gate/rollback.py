@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.domain.audit import Entry, Kind, Record, ever_live, history, targets
+from app.domain.audit import Entry, Kind, Record, ever_live, history, last_flip, targets
 from app.domain.errors import BrokenError, ConflictError, Fault, InputError, LiveMovedError
 from app.domain.reasons import Code
 from app.domain.review import text_faults, written
@@ -32,7 +32,8 @@ class RollbackRequest:
 class Rollback:
     """A roll back that was made, or drilled. `record`: of kind `rolled-back` or `drilled`. `documents`: what the
     index holds that was gone back to. `live`: what was read back, None where that failed; in a drill what is
-    live. `message` is for people.
+    live. `again`: it had been made before, and still is so; nothing was done or recorded this time.
+    `message` is for people.
     """
 
     record: Record
@@ -41,6 +42,7 @@ class Rollback:
     documents: int
     live: LiveValue | None
     drill: bool
+    again: bool = False
     message: str
 
 
@@ -48,6 +50,8 @@ async def rollback(
     control: LiveControl, request: RollbackRequest, *, by: str | None, watched: int | None = None
 ) -> Rollback:
     """Make it live again, by compare-and-swap. `watched`: number of the promotion whose watch asks for this.
+
+    The same asked twice is one, where `confirm_live` says from what to go back.
 
     Raises, nothing having been written and the refusal recorded: LiveMovedError where `confirm_live` is not
     what is live, ConflictError with what to do in every other case. Else as `promote`. BrokenError where the
@@ -59,6 +63,9 @@ async def rollback(
     await settle(control, by or THE_GATE)
     records = await nothing_under_way(control)
     live = await control.live()
+    before = _made(request, records, live)
+    if before is not None:
+        return await _again(control, before, live)
     try:
         plan = await _plan(control, request, records, live)
     except ConflictError as error:
@@ -84,6 +91,31 @@ async def rollback(
         live=made.live,
         drill=False,
         message=f"Live is {plan.target!r} again, with {plan.documents} documents; it was {plan.live.index!r}.",
+    )
+
+
+def _made(request: RollbackRequest, records: tuple[Record, ...], live: LiveValue | None) -> Record | None:
+    """The same roll back, if it was the last change and nobody wrote since; None if not."""
+    last = last_flip(records)
+    if request.drill or last is None or last.kind is not Kind.ROLLED_BACK:
+        return None
+    same = request.confirm_live == last.before and request.to in (None, last.after)
+    untouched = live is not None and (live.index, live.etag) == (last.after, last.etag_after)
+    return last if same and untouched else None
+
+
+async def _again(control: LiveControl, record: Record, live: LiveValue | None) -> Rollback:
+    before, after = str(record.before), str(record.after)
+    return Rollback(
+        record=record,
+        before=before,
+        after=after,
+        documents=await documents_of(control, after) or 0,
+        live=live,
+        drill=False,
+        again=True,
+        message=f"Live is {after!r} again since {record.at:%Y-%m-%d %H:%M:%S} UTC (record {record.number}), in place "
+        f"of {before!r}: it was done before, and nothing was changed this time.",
     )
 
 

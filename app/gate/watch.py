@@ -142,7 +142,9 @@ class _Watching:
 
     def _propagation_left(self) -> float:
         age = (self.control.now() - self.flip.at).total_seconds()
-        return max(self.control.pointer.propagation_seconds - age, 0.0)
+        told = self.control.limits.propagation_seconds
+        takes = self.control.pointer.propagation_seconds if told is None else told
+        return max(takes - age, 0.0)
 
     async def _until_they_hold(self, before: Mapping[str, WatchedQuestion]) -> Mapping[str, WatchedQuestion]:
         """Every question asked until it holds or is as it was judged, at most `watch_tries` times."""

@@ -32,6 +32,7 @@ from app.domain.errors import (
     StorageError,
     TokenError,
     UnauthenticatedError,
+    UnderWayError,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -80,6 +81,9 @@ KINDS: Mapping[type[GateError], Kind] = {  # the first that fits
     NotFoundError: Kind(status=HTTPStatus.NOT_FOUND, name="not-found", title="There is no such thing"),
     NotClearedError: Kind(
         status=HTTPStatus.CONFLICT, name="not-cleared", title="The run may not be promoted now"
+    ),
+    UnderWayError: Kind(
+        status=HTTPStatus.CONFLICT, name="under-way", title="A change of the live index is under way"
     ),
     LiveMovedError: Kind(
         status=HTTPStatus.CONFLICT, name="live-moved", title="The live index was changed in between"

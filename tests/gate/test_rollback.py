@@ -88,9 +88,24 @@ async def test_it_never_goes_forward_again_to_what_was_rolled_back() -> None:
 
 async def test_a_repeated_request_that_names_what_was_live_goes_back_once() -> None:
     world = await promoted("kb-v2", "kb-v3")
-    await world.rollback(confirm_live="kb-v3")
-    assert "Live is 'kb-v2', and not 'kb-v3'" in await refusal(world, LiveMovedError, confirm_live="kb-v3")
+    first = await world.rollback(confirm_live="kb-v3")
+    kept = await world.records()
+    for to in (None, "kb-v2"):
+        again = await world.rollback(confirm_live="kb-v3", to=to)
+        assert again.again
+        assert (again.record, again.before, again.after) == (first.record, "kb-v3", "kb-v2")
+        assert "it was done before" in again.message
+    assert await world.records() == kept
     assert world.live.index == "kb-v2"
+
+
+async def test_what_is_not_the_same_request_is_not_taken_for_it() -> None:
+    world = await promoted("kb-v2", "kb-v3")
+    await world.rollback(confirm_live="kb-v3")
+    await refusal(world, LiveMovedError, confirm_live="kb-v3", to="kb-v1")
+    await refusal(world, LiveMovedError, confirm_live="kb-v3", drill=True)
+    world.live.change("kb-v2")  # the same index, by somebody's hand
+    await refusal(world, LiveMovedError, confirm_live="kb-v3")
 
 
 async def test_without_a_promotion_there_is_nothing_to_roll_back_to() -> None:

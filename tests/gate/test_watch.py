@@ -109,9 +109,14 @@ async def test_what_holds_at_first_and_not_after_the_propagation_time_has_failed
     assert found.questions[0].tries == 4
 
 
-async def test_the_propagation_time_is_counted_from_the_flip(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, made = await promoted(limits=replace(Promoting().limits, watch_pause_seconds=0))
-    world.live.propagation_seconds = 30
+@pytest.mark.parametrize(("place", "said"), [(30, None), (10, 30)])
+async def test_the_propagation_time_is_counted_from_the_flip(
+    monkeypatch: pytest.MonkeyPatch, place: float, said: float | None
+) -> None:
+    """The place's own, unless the limits say another."""
+    limits = replace(Promoting().limits, watch_pause_seconds=0, propagation_seconds=said)
+    world, made = await promoted(limits=limits)
+    world.live.propagation_seconds = place
     world.clock.tick(seconds=12)
     slept: list[float] = []
     sleep = asyncio.sleep
