@@ -232,15 +232,14 @@ def serve() -> None:
     """Serve the HTTP API and the pages (GATE_HOST, GATE_PORT)."""
     from app.command import serve_command
 
-    sys.exit(serve_command(_settings(warn=False)))
+    sys.exit(serve_command())
 
 
-def _settings(*, warn: bool = True) -> "Settings":
+def _settings() -> "Settings":
     from app.settings import read_settings, unknown
 
-    if warn:
-        for fault in unknown(os.environ):
-            click.echo(f"warning: {fault}", err=True)
+    for fault in unknown(os.environ):
+        click.echo(f"warning: {fault}", err=True)
     return read_settings()
 
 

@@ -41,14 +41,14 @@ from app.gate.labels import IndexLabels, check_labels
 from app.gate.opened import OpenGate
 from app.gate.preflight import COST
 from app.gate.start import StartRequest, start
-from app.main import create_app, open_gate, open_records, open_search
+from app.main import create_app, open_gate, open_records, open_search, starting_faults
 from app.report.escaping import visible
 from app.report.html import html
 from app.report.junit import junit
 from app.report.markdown import markdown
 from app.report.run_json import json_chunks
 from app.report.terminal import last_line, terminal
-from app.settings import Settings, secrets_of, service_address, serving_faults
+from app.settings import Settings, read_settings, secrets_of, service_address
 from app.web.decisions import decisions_of
 
 if TYPE_CHECKING:
@@ -557,14 +557,12 @@ def _tell(run: Run) -> None:
     Console(highlight=False, markup=False, width=width).print(terminal(run))
 
 
-def serve_command(settings: Settings) -> int:
+def serve_command() -> int:
     """Serve until SIGTERM or SIGINT; InputError if the settings or the port do not allow it, StorageError if
     the place where runs are kept does not.
     """
+    settings = read_settings(lambda found: starting_faults(found, os.environ))
     log_to_stderr(settings.log_level, secrets_of(settings), as_json=True)
-    faults = serving_faults(settings, os.environ)
-    if faults:
-        raise InputError(faults)
     sys.setswitchinterval(_SWITCH_SECONDS)
     with _listening(settings.host, settings.port) as listening:
         asyncio.run(_serve(settings, listening))

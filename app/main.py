@@ -2,10 +2,11 @@
 
 import platform
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,30 +30,57 @@ from app.gate.ports import DocumentStore, LivePointer
 from app.gate.records import RunRecords
 from app.gate.start import Stamp
 from app.gate.supervise import Supervisor
+from app.gate.telemetry import Silent, Telemetry
 from app.gate.watch import Watches
-from app.settings import Auth, Settings, searching_faults
+from app.settings import Auth, Settings, searching_faults, serving_faults
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from app.web.access import Access
 
+_MONITOR = "azure.monitor"
 _DEFAULT_RUNS = Path(".gate/runs")
 _RECORDED = ("azure-search-documents", "azure-appconfiguration", "azure-core", "pydantic")
 
 
+def starting_faults(settings: Settings, environment: Mapping[str, str]) -> list[Fault]:
+    """What keeps `gate serve` from starting with these settings, on this machine."""
+    found = [*serving_faults(settings, environment), *_unknown_sets(settings)]
+    if settings.insights is not None and find_spec(_MONITOR) is None:
+        message = (
+            "is set, and what sends there is not installed: the extra `monitor` (requirements/monitor.txt)"
+        )
+        found.append(Fault(where="APPLICATIONINSIGHTS_CONNECTION_STRING", message=message))
+    return found
+
+
 def create_app(settings: Settings) -> "FastAPI":
     """The service. Its adapters are opened when it starts and closed when it stops."""
+    telemetry = _telemetry(settings)  # before anything asks for a provider
     from app.web.api import create_api  # noqa: PLC0415 — a run at the command line serves nothing
 
     access = (lambda: open_access(settings)) if settings.auth is Auth.ENTRA else None
     return create_api(
-        lambda: open_gate(settings),
+        lambda: open_gate(settings, telemetry),
         version=VERSION,
         open_access=access,
         starts_per_hour=settings.starts_per_hour,
         tls=settings.tls,
+        loopback=settings.auth is Auth.NONE,
     )
+
+
+def _telemetry(settings: Settings) -> Telemetry:
+    """Where the work is measured; it is sent to Application Insights from now on, where that is set."""
+    connection_string = _secret(settings.insights)
+    if connection_string is None:
+        return Silent()
+    from app.adapters.monitor import export  # noqa: PLC0415 — an optional extra
+    from app.adapters.telemetry import OpenTelemetry  # noqa: PLC0415
+
+    export(connection_string, settings.client_id)
+    return OpenTelemetry()
 
 
 @asynccontextmanager
@@ -147,8 +175,11 @@ async def open_live(settings: Settings) -> AsyncIterator[LivePointer | None]:
 
 
 @asynccontextmanager
-async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
+async def open_gate(settings: Settings, telemetry: Telemetry | None = None) -> AsyncIterator[OpenGate]:
     """The gate over the real world. InputError if a setting that it needs is missing."""
+    faults = [*searching_faults(settings), *_unknown_sets(settings)]
+    if faults:
+        raise InputError(faults)
     async with AsyncExitStack() as stack:
         search = await stack.enter_async_context(open_search(settings))
         embedding = await stack.enter_async_context(
@@ -164,7 +195,6 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
         store = await _store(settings, stack)
         records, trail = RunRecords(store), AuditTrail(store)
         golden_sets = GoldenFolder(Path(settings.golden_dir))
-        _refuse_unknown_sets(settings, golden_sets)
         live = await stack.enter_async_context(open_live(settings))
         execution = Execution(
             records=records,
@@ -181,6 +211,7 @@ async def open_gate(settings: Settings) -> AsyncIterator[OpenGate]:
             ),
             now=_now,
             new_claim=lambda: secrets.token_hex(8),
+            telemetry=telemetry or Silent(),
         )
         control = None
         if live is not None:
@@ -243,12 +274,14 @@ def _flip_limits(settings: Settings) -> FlipLimits:
     )
 
 
-def _refuse_unknown_sets(settings: Settings, golden_sets: GoldenFolder) -> None:
-    """InputError for required sets that are not deployed: no run could ever be promoted."""
-    unknown = [name for name in settings.required_sets if name not in golden_sets.names()]
-    if unknown:
-        message = f"names sets that are not deployed in {settings.golden_dir}: {', '.join(unknown)}"
-        raise InputError([Fault(where="GATE_REQUIRED_SETS", message=message)])
+def _unknown_sets(settings: Settings) -> list[Fault]:
+    """Required sets that are not deployed: no run could ever be promoted."""
+    deployed = GoldenFolder(Path(settings.golden_dir)).names()
+    missing = [name for name in settings.required_sets if name not in deployed]
+    if not missing:
+        return []
+    message = f"names sets that are not deployed in {settings.golden_dir}: {', '.join(missing)}"
+    return [Fault(where="GATE_REQUIRED_SETS", message=message)]
 
 
 @asynccontextmanager

@@ -4,10 +4,10 @@ import base64
 import ipaddress
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
@@ -17,6 +17,10 @@ from app.domain.errors import Fault, InputError
 from app.domain.index import is_index_name
 
 PREFIX = "GATE_"
+_NAMED = {  # by others, who set them too
+    "client_id": "AZURE_CLIENT_ID",
+    "insights": "APPLICATIONINSIGHTS_CONNECTION_STRING",
+}
 _SHORTEST_KEY = 32
 _SHORTEST_SECRET = 8  # what is shorter stands in too many words to be hidden in them
 _MOST_KEYS = 2
@@ -97,6 +101,22 @@ def _connection_string(value: SecretStr) -> SecretStr:
     except ValueError:
         pass
     raise ValueError("its Secret must be base64: was it copied whole?")
+
+
+def _insights(value: SecretStr) -> SecretStr:
+    parts = dict(
+        part.strip().partition("=")[::2] for part in value.get_secret_value().split(";") if part.strip()
+    )
+    if not _GUID.fullmatch(parts.get("InstrumentationKey", "")):
+        raise ValueError(
+            "must be InstrumentationKey=<GUID>;IngestionEndpoint=https://…: was it copied whole?"
+        )
+    if "IngestionEndpoint" in parts:
+        try:
+            _safe_address(parts["IngestionEndpoint"])
+        except ValueError as error:
+            raise ValueError(f"its IngestionEndpoint {error}") from None
+    return value
 
 
 def _exact(value: str) -> str:
@@ -201,7 +221,10 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     log_level: Annotated[str, Field(pattern="^(?i:debug|info|warning|error)$")] = "info"
-    client_id: Annotated[str | None, Field(validation_alias="AZURE_CLIENT_ID")] = None
+    client_id: Annotated[str | None, Field(validation_alias=_NAMED["client_id"])] = None
+    insights: Annotated[
+        Annotated[SecretStr, AfterValidator(_insights)] | None, Field(validation_alias=_NAMED["insights"])
+    ] = None
     max_concurrency: Annotated[int, Field(ge=1, le=64)] = 4
     capacity_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     query_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
@@ -265,17 +288,37 @@ class Settings(BaseSettings):
         return self
 
 
-def read_settings() -> Settings:
-    """The settings; InputError names every missing or malformed variable at once, never a value."""
+def read_settings(further: Callable[[Settings], Iterable[Fault]] = lambda _: ()) -> Settings:
+    """The settings; InputError names every missing or malformed variable at once, never a value.
+
+    `further`: what else may be wrong with them; of variables that cannot be read it is asked as if they were not set.
+    """
+    faults: dict[str, list[Fault]] = {}
+    unset: dict[str, Any] = {}
+    while True:
+        try:
+            settings = Settings(**unset)
+        except ValidationError as error:
+            for details in error.errors():
+                fault = _fault(details["loc"], details["msg"])
+                faults.setdefault(fault.where, []).append(fault)
+                unset |= _default(fault.where)
+        else:
+            break
     given = {name.upper() for name, value in os.environ.items() if value}
-    settings, faults = None, [*_live_faults(given), *_check_faults(given)]
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        faults = [*(_fault(details["loc"], details["msg"]) for details in error.errors()), *faults]
-    if settings is None or faults:
-        raise InputError(faults)
+    for fault in (*_live_faults(given), *_check_faults(given)):
+        faults.setdefault(fault.where, []).append(fault)
+    wrong = [fault for found in faults.values() for fault in found]
+    wrong += [fault for fault in further(settings) if fault.where not in faults]
+    if wrong:
+        raise InputError(wrong)
     return settings
+
+
+def _default(variable: str) -> dict[str, Any]:
+    """The default of that variable's setting, by the name that it is given under."""
+    (field,) = (name for name in Settings.model_fields if _variable(name) == variable)
+    return {_NAMED.get(field, field): Settings.model_fields[field].default}
 
 
 _STORES = ("GATE_APPCONFIG_ENDPOINT", "GATE_APPCONFIG_CONNECTION_STRING")
@@ -336,7 +379,7 @@ def _fault(path: tuple[int | str, ...], message: str) -> Fault:
 
 
 def _variable(field: str) -> str:
-    return "AZURE_CLIENT_ID" if field == "client_id" else f"{PREFIX}{field.upper()}"
+    return field if field in _NAMED.values() else _NAMED.get(field, f"{PREFIX}{field.upper()}")
 
 
 def variables() -> tuple[str, ...]:

@@ -70,7 +70,9 @@ class Directory:
         keys = {
             each.key_id: each.key
             for each in found
-            if each.key_id and each.public_key_use in ("sig", None) and isinstance(each.key, RSAPublicKey)
+            if isinstance(each.key_id, str)
+            and each.public_key_use in ("sig", None)
+            and isinstance(each.key, RSAPublicKey)
         }
         if not keys:
             raise DirectoryError(f"{self.issuer} tells no RSA key.")

@@ -25,16 +25,16 @@ from app.domain.audit import (
     settled,
 )
 from app.domain.errors import (
-    ConflictError,
     GateError,
     LiveError,
     LiveUncertainError,
-    NotFoundError,
     StorageError,
     UnderWayError,
 )
 from app.gate.control import THE_GATE, LiveControl
 from app.gate.ports import LiveValue
+
+_LOOK_AGAIN = 1.0  # seconds
 
 Unless = Callable[[tuple[Record, ...]], bool]
 
@@ -144,13 +144,13 @@ async def _written(control: LiveControl, change: Change, intent: Record, deadlin
                 )
             )
         if asyncio.get_running_loop().time() >= deadline:
-            raise LiveError("Recording it took so long that nothing was written. Ask again.")  # noqa: TRY301
+            raise LiveError("Recording it took so long that nothing was written. Ask again.")
         if change.before is None:
             return await control.pointer.create(change.after, deadline=deadline)
         return await control.pointer.point(change.after, etag=change.before.etag, deadline=deadline)
     except LiveUncertainError:
         raise
-    except (ConflictError, NotFoundError, LiveError, StorageError) as error:
+    except GateError as error:
         with suppress(StorageError):  # it stays open, and is settled by whoever comes next
             await end(
                 control, intent, closed(intent, at=control.now(), reason=f"Nothing was written: {error}")
@@ -215,12 +215,12 @@ async def settle(control: LiveControl, by: str) -> Record | None:
 
 
 async def settle_when_due(control: LiveControl, by: str = THE_GATE) -> Record | None:
-    """As `settle`, waiting until what is open is old enough: for the start of the service."""
+    """As `settle`, waiting until what is open has ended or is old enough."""
     while (intent := open_flip(await control.trail.records())) is not None:
         left = control.limits.settle_seconds - _age(control, intent)
         if left <= 0:
             return await settle(control, by)
-        await asyncio.sleep(left)
+        await asyncio.sleep(min(left, _LOOK_AGAIN))  # it may end well before
     return None
 
 

@@ -54,8 +54,8 @@ async def rollback(
     The same asked twice is one, where `confirm_live` says from what to go back.
 
     Raises, nothing having been written and the refusal recorded: LiveMovedError where `confirm_live` is not
-    what is live, ConflictError with what to do in every other case. Else as `promote`. BrokenError where the
-    search service does not tell whether the index is there.
+    what is live, ConflictError with what to do where there is nothing good to go back to. Else as `promote`.
+    BrokenError where the search service does not tell whether the index is there.
     """
     faults = [Fault(where="request", message=message) for message in text_faults(reason=request.reason)]
     if faults:
@@ -69,7 +69,7 @@ async def rollback(
     try:
         plan = await _plan(control, request, records, live)
     except ConflictError as error:
-        await _refuse(control, request, live, str(error), by=by, watched=watched)
+        await control.trail.add(refusal(control, request, live, str(error), by=by, watched=watched))
         raise
     if request.drill:
         return await _drilled(control, request, plan, by)
@@ -247,7 +247,7 @@ async def _drilled(control: LiveControl, request: RollbackRequest, plan: _Plan, 
     )
 
 
-async def _refuse(
+def refusal(
     control: LiveControl,
     request: RollbackRequest,
     live: LiveValue | None,
@@ -255,17 +255,16 @@ async def _refuse(
     *,
     by: str | None,
     watched: int | None,
-) -> None:
+) -> Entry:
+    """That it was not done. `live`: what was live then, as far as that is known."""
     what = "Drill of a roll back" if request.drill else "Roll back"
-    await control.trail.add(
-        Entry(
-            kind=Kind.REFUSED,
-            at=control.now(),
-            actor=by,
-            before=live.index if live else None,
-            after=request.to,
-            etag_before=live.etag if live else None,
-            intent=watched,
-            reason=f"{what} refused. {why}",
-        )
+    return Entry(
+        kind=Kind.REFUSED,
+        at=control.now(),
+        actor=by,
+        before=live.index if live else None,
+        after=request.to,
+        etag_before=live.etag if live else None,
+        intent=watched,
+        reason=f"{what} refused. {why}",
     )

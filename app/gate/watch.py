@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from itertools import count
 
 from app.domain.audit import Entry, Kind, Record, last_flip, of_flip
-from app.domain.errors import ConflictError, GateError, NotFoundError, StorageError
+from app.domain.errors import GateError, LiveError, NotFoundError, StorageError
 from app.domain.observation import Observation, forbidden_hits
 from app.domain.outcome import Observed
 from app.domain.overrides import waived
@@ -22,7 +22,7 @@ from app.gate.control import THE_GATE, LiveControl
 from app.gate.flip import settle_when_due
 from app.gate.ports import Ask
 from app.gate.reviews import carried, overrides_of
-from app.gate.rollback import RollbackRequest, rollback
+from app.gate.rollback import RollbackRequest, refusal, rollback
 from app.gate.telemetry import RUN
 
 log = logging.getLogger(__name__)
@@ -84,21 +84,49 @@ async def _record(control: LiveControl, flip: Record, watching: "_Watching") -> 
 
 
 async def _roll_back(control: LiveControl, flip: Record, result: Watched) -> None:
-    """Back to the index before, unless that was done, refused, or something else was done since."""
-    records = await control.trail.records()
-    last = last_flip(records)
-    if last is None or last.number != flip.number or of_flip(records, Kind.REFUSED, flip) is not None:
-        return
+    """Back to the index before, unless that was done, refused, or something else was done since.
+
+    What stands in the way for a while is waited for, a bounded number of times; then that is the refusal, so that
+    nobody waits for what does not come.
+    """
     failed = ", ".join(each.id for each in result.failed)
     request = RollbackRequest(
         to=flip.before,
         confirm_live=flip.after,
         reason=f"auto_rollback: after the promotion of run {flip.run} these failed: {failed}",
     )
+    for tries in count(1):
+        failure = await _tried(control, flip, request)
+        if failure is None:
+            return
+        log.error("a promotion that failed its watch was not rolled back: %s", failure)
+        if tries >= control.limits.watch_tries:
+            await _give_up(control, flip, request, failure)
+            return
+        await asyncio.sleep(control.limits.watch_pause_seconds)
+
+
+async def _tried(control: LiveControl, flip: Record, request: RollbackRequest) -> GateError | None:
+    """Why it was not rolled back; None: it was, or is not to be any more."""
     try:
-        await rollback(control, request, by=THE_GATE, watched=flip.number)
-    except ConflictError as error:
-        log.error("a promotion that failed its watch was not rolled back: %s", error)  # noqa: TRY400
+        await settle_when_due(control)
+        if _stands(await control.trail.records(), flip):
+            await rollback(control, request, by=THE_GATE, watched=flip.number)
+    except GateError as error:
+        return error
+    return None
+
+
+async def _give_up(control: LiveControl, flip: Record, request: RollbackRequest, failure: GateError) -> None:
+    refused = refusal(control, request, None, str(failure), by=THE_GATE, watched=flip.number)
+    entry = replace(refused, before=flip.after)
+    await control.trail.append(lambda records: entry if _stands(records, flip) else None)
+
+
+def _stands(records: Sequence[Record], flip: Record) -> bool:
+    """Whether the change is the last one, and its roll back was not refused."""
+    last = last_flip(records)
+    return last is not None and last.number == flip.number and of_flip(records, Kind.REFUSED, flip) is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,17 +156,22 @@ class _Watching:
 
     async def result(self) -> Watched:
         found: Mapping[str, WatchedQuestion] = {}
+        unread: LiveError | None = None
         for wait in (0.0, self._propagation_left()):
             await asyncio.sleep(wait)
             found = await self._until_they_hold(found)
-            live = await self.control.live()
+            try:
+                live, unread = await self.control.live(), None
+            except LiveError as error:
+                unread = error
+                continue
             if live is None or live.index != self.flip.after:
                 now = repr(live.index) if live else "nothing"
                 note = f"Live is {now} by now, and no longer {self.flip.after!r}: there is nothing more to watch."
                 return Watched(
                     state=Watch.SUPERSEDED, asked=self.index, questions=tuple(found.values()), note=note
                 )
-        return self._told(tuple(found.values()))
+        return self._told(tuple(found.values()), unread)
 
     def _propagation_left(self) -> float:
         age = (self.control.now() - self.flip.at).total_seconds()
@@ -215,7 +248,8 @@ class _Watching:
         )
         return observation_of(question, await self.control.search.ask(ask, deadline), query, with_text=False)
 
-    def _told(self, questions: tuple[WatchedQuestion, ...]) -> Watched:
+    def _told(self, questions: tuple[WatchedQuestion, ...], unread: LiveError | None) -> Watched:
+        """`unread`: why it is not known what is live in the end; only a failure outweighs that."""
         state = together(questions)
         named = {each: [q.id for q in questions if q.shown is each] for each in Shown}
         told = [f"{len(questions)} questions asked of {self.index!r}: {len(named[Shown.HOLDS])} hold."]
@@ -228,6 +262,9 @@ class _Watching:
                 told.append(f"{len(named[each])} {what}: {', '.join(named[each])}.")
         if not questions:
             told = ["The run has no critical, accepted or overridden question: nothing was asked."]
+        if unread is not None:
+            state = Watch.FAILED if state is Watch.FAILED else Watch.ERROR
+            told.append(f"What is live could not be read: {unread}")
         return Watched(
             state=state, asked=self.index, questions=questions, note=" ".join([*told, _AT_THEIR_OWN_PACE])
         )
@@ -269,10 +306,13 @@ class Watches:
 
     control: LiveControl
     _work: Background = field(default_factory=Background)
+    _watching: set[int] = field(default_factory=set)
 
     def launch(self, flip: Record) -> None:
-        """Watch a promotion in the background."""
-        self._work.begin(self._watch(flip))
+        """Watch a promotion in the background, unless that is under way here."""
+        if flip.number not in self._watching:
+            self._watching.add(flip.number)
+            self._work.begin(self._watch(flip))
 
     def resume(self) -> None:
         """Take up, in the background, what a process before this one left: an open change, an undone watch.
@@ -305,6 +345,8 @@ class Watches:
             log.error("the promotion of record %d was not watched: %s", flip.number, error)  # noqa: TRY400
         except Exception:
             log.exception("the promotion of record %d was not watched", flip.number)
+        finally:
+            self._watching.discard(flip.number)
 
 
 async def take_up(control: LiveControl) -> None:

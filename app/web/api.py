@@ -43,6 +43,7 @@ from app.web.bodies import (
     StartBody,
 )
 from app.web.guard import Guard
+from app.web.loopback import LoopbackOnly
 from app.web.problems import Problem, as_json, refusal
 from app.web.starts import Starts
 
@@ -54,10 +55,12 @@ def create_api(
     open_access: Callable[[], AbstractAsyncContextManager[access.Access]] | None = None,
     starts_per_hour: int | None = None,
     tls: bool = False,
+    loopback: bool = False,
 ) -> FastAPI:
     """The application. When it starts it opens the gate and takes up the runs that are not done; when it
     stops it lets go of them, for the next start. Without `open_access` nobody signs in, and all may do all.
-    `starts_per_hour`: for each caller. `tls`: whether browsers reach it by https.
+    `starts_per_hour`: for each caller. `tls`: whether browsers reach it by https. `loopback`:
+    whether it answers this machine only.
     """
 
     @asynccontextmanager
@@ -89,6 +92,7 @@ def create_api(
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
+        telemetry={"auto_configure": False, "operation_spans": False, "logs": False},  # one span a request
     )
     rooms = (runs, live, downloads, judge, reviews, golden_sets, health, checks, sign_in, live_pages, pages)
     for router in (each.router for each in rooms):
@@ -100,7 +104,9 @@ def create_api(
     async def openapi() -> Response:
         return JSONResponse(api.openapi())
 
-    api.add_middleware(Guard, tls=tls)
+    if loopback:
+        api.add_middleware(LoopbackOnly)
+    api.add_middleware(Guard, tls=tls)  # around all others
     for kind in (GateError, HTTPException, RequestValidationError):
         api.add_exception_handler(kind, _answer_error)
     return api

@@ -240,7 +240,9 @@ async def read_form(request: Request, model: type[Body]) -> tuple[Body, str | No
     _expect(request, _FORM)
     data = await _limited(request, large=model.large)
     try:
-        pairs = parse_qsl(data.decode("ascii"), max_num_fields=_MOST_FIELDS, errors="strict")
+        pairs = await asyncio.to_thread(
+            parse_qsl, data.decode("ascii"), max_num_fields=_MOST_FIELDS, errors="strict"
+        )
     except ValueError as error:
         message = "is no form that can be read"
         raise InputError([Fault(where="request", message=message)]) from error
@@ -284,7 +286,7 @@ async def form_field(request: Request, name: str) -> str | None:
         return None
     data = await _limited(request, large=True)
     try:
-        pairs = parse_qsl(data.decode("ascii"), max_num_fields=_MOST_FIELDS)
+        pairs = await asyncio.to_thread(parse_qsl, data.decode("ascii"), max_num_fields=_MOST_FIELDS)
     except ValueError:
         return None
     values = [value for field, value in pairs if field == name]

@@ -59,9 +59,9 @@ def control_of(gate: OpenGate) -> LiveControl:
 
 
 async def promoted(gate: OpenGate, request: PromoteRequest, by: str | None) -> Promotion:
-    """The promotion, made, its watch begun."""
+    """The promotion, made, its watch begun; or, where it was made before and its watch was cut off, begun again."""
     made = await promote(control_of(gate), request, by=by)
-    if gate.watches is not None and not made.again:
+    if gate.watches is not None:
         gate.watches.launch(made.record)
     return made
 

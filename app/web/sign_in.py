@@ -9,12 +9,14 @@ from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.domain.errors import NotFoundError, TokenError
+from app.domain.errors import DirectoryError, NotFoundError, TokenError
 from app.web.access import Access
 from app.web.pages import signed_out_page
 from app.web.reviews import own_page
 
-_OURS = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")  # a path of this service, with its query
+_OURS = re.compile(
+    r"/(?![/\\])[\x21-\x5b\x5d-\x7e]{0,1999}"
+)  # a path of this service, with its query, that a cookie holds
 
 router = APIRouter(include_in_schema=False)
 
@@ -63,7 +65,11 @@ async def signed_in(
 @router.post("/sign-out", dependencies=[Depends(own_page)])
 async def sign_out(request: Request, access: Entry) -> Response:
     """Signed out here; the directory's own sign-out is offered, since it ends other applications' sessions, too."""
-    response = signed_out_page(await access.people.sign_out_address())
+    try:
+        address = await access.people.sign_out_address()
+    except DirectoryError:  # who leaves does not have to wait for it
+        address = None
+    response = signed_out_page(address)
     access.sessions.end(request, response)
     return response
 

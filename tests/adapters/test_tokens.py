@@ -128,7 +128,14 @@ async def test_no_keys_at_all_is_no_fault_of_the_token(
 
 
 @pytest.mark.parametrize(
-    "published", [[], [{"kty": "oct", "k": "c2VjcmV0", "kid": "first"}], [{"kty": "nonsense"}], ["text"]]
+    "published",
+    [
+        [],
+        [{"kty": "oct", "k": "c2VjcmV0", "kid": "first"}],
+        [{"kty": "nonsense"}],
+        ["text"],
+        [{**public(key("first")), "kid": ["first"]}],
+    ],
 )
 async def test_keys_that_cannot_be_used_are_none(
     own: Directory, reader: TokenReader, published: list[dict[str, str]]

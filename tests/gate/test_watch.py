@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from app.domain.audit import Kind, Record, history
-from app.domain.errors import BrokenError, FailureCode, QueryError
+from app.domain.errors import BrokenError, FailureCode, LiveLockedError, QueryError
 from app.domain.overrides import OverrideDraft
 from app.domain.review import ReviewDraft, Ruling, Signature
 from app.domain.watch import Shown, Watch, Watched
+from app.gate.flip import Change, flip
+from app.gate.follow import followed
 from app.gate.promote import Promotion
 from app.gate.reviews import override, review
 from app.gate.watch import Watches, take_up, to_watch, watch
@@ -362,3 +364,93 @@ async def test_a_watch_whose_store_fails_is_left_to_the_next_start(caplog: pytes
     await take_up(world.control())
     assert (await world.last()).kind is Kind.WATCHED
     assert len(history(await world.records())) == 1
+
+
+# what stands in the way for a while
+
+
+async def failed_watch() -> tuple[Promoting, Promotion]:
+    """A promotion that is to be rolled back."""
+    world, made = await promoted(toml=AUTOMATIC)
+    lose(world)
+    return world, made
+
+
+async def test_a_roll_back_waits_for_a_change_that_is_under_way_and_comes_to_nothing() -> None:
+    world, made = await failed_watch()
+    control = world.control()
+    live = await control.live()
+    again = Change(kind=Kind.PROMOTING, actor="two", before=live, after="kb-v3")
+    world.live.before_write = lambda place: setattr(place, "locked", True)  # so that it comes to nothing
+    watching = asyncio.create_task(watch(control, made.record))
+    with pytest.raises(LiveLockedError):
+        await flip(world.control(), again)
+    world.live.before_write = lambda _: None
+    world.live.locked = False
+    await watching
+    assert world.live.index == "kb-v1"
+    assert (await world.last()).kind is Kind.ROLLED_BACK
+
+
+async def test_a_roll_back_that_fails_at_first_is_made_in_the_end() -> None:
+    world, made = await failed_watch()
+    world.live.fail(operation="point")
+    world.live.fail(2, operation="point")
+    await world.watch(made)
+    assert world.live.index == "kb-v1"
+    kinds = await world.kinds()
+    assert (kinds.count(Kind.CLOSED), kinds.count(Kind.ROLLED_BACK)) == (2, 1)
+
+
+async def test_a_roll_back_that_never_succeeds_is_recorded_as_refused_and_ends_the_waiting() -> None:
+    world, made = await failed_watch()
+    world.live.locked = True
+    await world.watch(made)
+    last = await world.last()
+    assert (last.kind, last.actor, last.intent) == (Kind.REFUSED, "the gate itself", made.record.number)
+    assert (last.before, last.after) == ("kb-v2", "kb-v1")
+    assert "Roll back refused. " in str(last.reason)
+    assert "locked" in str(last.reason)
+    assert (await world.kinds()).count(Kind.ROLLING_BACK) == 3, "as often as a question is asked"
+    found = await followed(world.control().trail, world.control().records, "run-001", 0)
+    assert found.ended
+    assert found.refused == last
+
+
+async def test_where_it_cannot_be_read_what_is_live_the_watch_ends_as_an_error() -> None:
+    world, made = await promoted()
+    for n in (1, 2):
+        world.live.fail(n, operation="read")
+    found = result(await world.watch(made))
+    assert found.state is Watch.ERROR
+    assert "What is live could not be read: the fake does not answer." in found.note
+    assert [each.shown for each in found.questions] == [Shown.HOLDS, Shown.HOLDS]
+
+
+async def test_what_is_live_is_read_again_at_the_end() -> None:
+    world, made = await promoted()
+    world.live.fail(operation="read")
+    assert result(await world.watch(made)).state is Watch.HELD
+
+
+async def test_a_question_that_failed_is_rolled_back_though_it_cannot_be_read_what_is_live() -> None:
+    world, made = await failed_watch()
+    for n in (1, 2):
+        world.live.fail(n, operation="read")
+    assert result(await world.watch(made)).state is Watch.FAILED
+    assert world.live.index == "kb-v1"
+
+
+async def test_a_watch_that_was_cut_off_is_begun_again_by_whoever_asks_again() -> None:
+    world, made = await promoted()
+    world.gate.store.fail(operation="create", name="audit/")
+    watches = Watches(control=world.control())
+    watches.launch(made.record)
+    await watches.done()
+    assert (await world.last()).kind is Kind.PROMOTED
+    world.gate.search.asked.clear()
+    watches.launch(made.record)
+    watches.launch(made.record)
+    await watches.done()
+    assert (await world.last()).kind is Kind.WATCHED
+    assert len(asked(world)) == 4, "two questions, twice each, by one watch"

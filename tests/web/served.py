@@ -109,10 +109,20 @@ class Service:
         return [name for name in self.store.documents if name.startswith("status/")]
 
     def application(
-        self, open_access: OpenAccess | None = None, *, starts_per_hour: int | None = None, tls: bool = False
+        self,
+        open_access: OpenAccess | None = None,
+        *,
+        starts_per_hour: int | None = None,
+        tls: bool = False,
+        loopback: bool = False,
     ) -> FastAPI:
         return create_api(
-            self.opened, version="1.2.3", open_access=open_access, starts_per_hour=starts_per_hour, tls=tls
+            self.opened,
+            version="1.2.3",
+            open_access=open_access,
+            starts_per_hour=starts_per_hour,
+            tls=tls,
+            loopback=loopback,
         )
 
     @asynccontextmanager
