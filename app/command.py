@@ -31,6 +31,7 @@ from app.domain.errors import Fault, GateError, InputError
 from app.domain.golden import GoldenSet, GoldenTexts
 from app.domain.labels import quoted
 from app.domain.outcome import QuestionResult, without_passages
+from app.domain.overrides import Override
 from app.domain.reading import decoded, read_golden_set, read_policy_table
 from app.domain.reasons import Verdict
 from app.domain.run import Run, State
@@ -40,6 +41,7 @@ from app.gate.judge import judged, judged_since
 from app.gate.labels import IndexLabels, check_labels
 from app.gate.opened import OpenGate
 from app.gate.preflight import COST
+from app.gate.reviews import waiver_of
 from app.gate.start import StartRequest, start
 from app.main import create_app, open_gate, open_records, open_search, starting_faults
 from app.report.escaping import visible
@@ -48,7 +50,7 @@ from app.report.junit import junit
 from app.report.markdown import markdown
 from app.report.run_json import json_chunks
 from app.report.terminal import last_line, terminal
-from app.settings import Settings, read_settings, secrets_of, service_address
+from app.settings import Settings, read_settings, secrets_of
 from app.web.decisions import decisions_of
 
 if TYPE_CHECKING:
@@ -104,6 +106,10 @@ class Runner(Protocol):
         """One of the run's documents, in pieces; with what it quotes of the documents, or without."""
         ...
 
+    async def waiver(self, run: Run) -> Override | None:
+        """The override that clears the run, which failed; None where none does."""
+        ...
+
     def again(self, run_id: str) -> str:
         """The command that goes on with the run, or waits for it again."""
         ...
@@ -112,7 +118,7 @@ class Runner(Protocol):
 def run_command(options: RunOptions, settings: Settings) -> int:
     """Run every golden set; the exit status of the worst."""
     log_to_stderr(settings.log_level, secrets_of(settings))
-    url = service_address(options.service, "--service") if options.service else settings.service_url
+    url = settings.service(options.service)
     _refuse_bytes(options)
     requests = [] if options.resume else _requests(options)
     if options.out is not None:
@@ -282,7 +288,7 @@ async def _one(
         for name in DOCUMENTS:
             write(prepared(out) / name, await runner.document(run, name, passages=options.passages))
         sys.stderr.write(f"The report is {out / 'report.html'}\n")
-    _tell(run)
+    _tell(run, await runner.waiver(run) if run.verdict is Verdict.FAIL else None)
     return run
 
 
@@ -392,7 +398,7 @@ class Here:
 
     async def document(self, run: Run, name: str, *, passages: bool) -> Iterable[bytes]:
         evidence: Iterable[QuestionResult] = results(await self.opened.records.evidence(run.id), run.query)
-        if not passages:
+        if not (passages and run.policy.evidence_text):
             evidence = map(without_passages, evidence)
         match name:
             case "run.json":
@@ -401,11 +407,14 @@ class Here:
                 decisions = await decisions_of(self.opened, run)
                 return (piece.encode() for piece in html(run, evidence, decisions))
             case "report.md":
-                return [markdown(run, evidence).encode()]
+                return [markdown(run, evidence, await self.waiver(run)).encode()]
             case "junit.xml":
-                return [junit(run, evidence)]
+                return [junit(run, evidence, await self.waiver(run))]
             case _:
                 raise AssertionError(name)
+
+    async def waiver(self, run: Run) -> Override | None:
+        return await waiver_of(self.opened.records, run)
 
     def again(self, run_id: str) -> str:
         return f"gate run --resume {run_id}"
@@ -453,6 +462,9 @@ class There:
 
     async def document(self, run: Run, name: str, *, passages: bool) -> Iterable[bytes]:
         return [chunk async for chunk in self.service.document(run.id, name, passages=passages)]
+
+    async def waiver(self, run: Run) -> Override | None:
+        return await self.service.waiver(run.id)
 
     def again(self, run_id: str) -> str:
         return f"gate run --service {shlex.quote(self.url)} --resume {run_id}"
@@ -552,9 +564,9 @@ def _bytes(path: Path) -> bytes:
         raise InputError([Fault(where=str(path), message=f"cannot be read: {error.strerror}")]) from None
 
 
-def _tell(run: Run) -> None:
+def _tell(run: Run, waived: Override | None = None) -> None:
     width = None if sys.stdout.isatty() else _PLAIN_WIDTH
-    Console(highlight=False, markup=False, width=width).print(terminal(run))
+    Console(highlight=False, markup=False, width=width).print(terminal(run, waived))
 
 
 def serve_command() -> int:

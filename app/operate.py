@@ -15,7 +15,7 @@ from app.domain.watch import Watch
 from app.gate.follow import Followed
 from app.report.audit import clearance_lines, watch_lines, what, who, why
 from app.report.escaping import visible
-from app.settings import Settings, secrets_of, service_address
+from app.settings import Settings, secrets_of
 
 T = TypeVar("T")
 
@@ -224,7 +224,7 @@ def _with_service(
     settings: Settings, service: str | None, act: Callable[[GateService], Awaitable[int]]
 ) -> int:
     log_to_stderr(settings.log_level, secrets_of(settings))
-    url = service_address(service, "--service") if service else settings.service_url
+    url = settings.service(service)
     if url is None:
         message = "is needed, or GATE_SERVICE_URL: the service keeps what is live and its audit"
         raise InputError([Fault(where="--service", message=message)])

@@ -24,6 +24,7 @@ _NAMED = {  # by others, who set them too
 _SHORTEST_KEY = 32
 _SHORTEST_SECRET = 8  # what is shorter stands in too many words to be hidden in them
 _MOST_KEYS = 2
+_IN_CLEAR = "is http, and a token would travel in clear: use https"
 _SENDABLE = re.compile(r"[\x21-\x7e]+")
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -36,7 +37,7 @@ def _address(value: str) -> str:
         raise ValueError("must name a port that can be connected to")
     if parts.username or parts.password:
         raise ValueError("must not carry a user name or password")
-    return value.rstrip("/")
+    return parts.geturl().rstrip("/")  # the scheme in small letters, as it is looked at from here on
 
 
 def _runs_url(value: str) -> str:
@@ -70,10 +71,11 @@ def _audience(value: str) -> str:
 
 
 def _safe_address(value: str) -> str:
-    parts = urlsplit(_address(value))
+    address = _address(value)
+    parts = urlsplit(address)
     if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
         raise ValueError("must be https")
-    return value.rstrip("/")
+    return address
 
 
 def _store(value: str) -> str:
@@ -281,11 +283,28 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _tokens_over_http(self) -> Self:
-        url = self.service_url or ""
-        signs_in = self.service_token is not None or self.service_scope is not None
-        if url.startswith("http://") and signs_in and not _is_loopback(urlsplit(url).hostname or ""):
-            raise ValueError("GATE_SERVICE_URL: is http, and a token would travel in clear: use https")
+        if self.service_url is not None and self._shows_token(self.service_url):
+            raise ValueError(f"GATE_SERVICE_URL: {_IN_CLEAR}")
         return self
+
+    def service(self, typed: str | None) -> str | None:
+        """The address of the gate's service: as it was typed (`--service`), else as it is set; None: there is
+        none. InputError for one that cannot be used.
+        """
+        if not typed:
+            return self.service_url
+        try:
+            url = _address(typed)
+            if self._shows_token(url):
+                raise ValueError(_IN_CLEAR)  # noqa: TRY301 — both are faults of what was typed
+        except ValueError as error:
+            raise InputError([Fault(where="--service", message=str(error))]) from None
+        return url
+
+    def _shows_token(self, url: str) -> bool:
+        """Whether everybody on the way to the service could read the token that it is sent."""
+        signs_in = self.service_token is not None or self.service_scope is not None
+        return url.startswith("http://") and signs_in and not _is_loopback(urlsplit(url).hostname or "")
 
 
 def read_settings(further: Callable[[Settings], Iterable[Fault]] = lambda _: ()) -> Settings:
@@ -360,14 +379,6 @@ def _check_faults(given: Collection[str]) -> list[Fault]:
         message = "is not set, nor GATE_LIVE_ALIAS: a check asks whether a run may be promoted"
         found.append(Fault(where="GATE_LIVE_KEY", message=message))
     return found
-
-
-def service_address(value: str, where: str) -> str:
-    """The address of the gate's service; InputError, which names `where` it stood, if it is none."""
-    try:
-        return _address(value)
-    except ValueError as error:
-        raise InputError([Fault(where=where, message=str(error))]) from None
 
 
 def _fault(path: tuple[int | str, ...], message: str) -> Fault:

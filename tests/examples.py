@@ -789,7 +789,7 @@ def _hostile(name: str, text: str) -> Observed:
 
 
 def without_passages() -> Example:
-    """FAIL like `failing`, with `evidence_text = false`: hashes stand in the place of passages."""
+    """FAIL like `failing`, with `evidence_text = false`: hashes stand in the place of passages, and no title."""
     found = failing()
     run = replace(found.run, policy=replace(found.run.policy, evidence_text=False))
     return example(run, [_hashed(each) for each in found.questions])
@@ -798,7 +798,7 @@ def without_passages() -> Example:
 def _hashed(question: Observed) -> Observed:
     def bare(observation: Observation) -> Observation:
         found = (
-            replace(hit, text=None, text_sha256="0123456789abcdef" * 4 if hit.text else None)
+            replace(hit, title=None, text=None, text_sha256="0123456789abcdef" * 4 if hit.text else None)
             for hit in observation.hits
         )
         return replace(observation, hits=tuple(found))

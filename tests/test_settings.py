@@ -5,6 +5,7 @@ import os
 import pytest
 
 from app.domain.errors import InputError
+from app.operate import live_command
 from app.settings import Settings, read_settings
 from infra.local.configuration import SECRET
 
@@ -121,6 +122,48 @@ def test_every_fault_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_connection_string_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SECRET not in repr(read(monkeypatch, **{STRING: CONNECTION, NAME: "k"}))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://gate.example", "HTTP://gate.example:8080", "hTTp://10.0.0.1/", "http://127.0.0.1.example"],
+)
+@pytest.mark.parametrize(
+    "sign_in", [{"GATE_SERVICE_TOKEN": "a-token-of-the-tests"}, {"GATE_SERVICE_SCOPE": "api://gate/.default"}]
+)
+def test_a_token_never_travels_in_clear_however_the_service_is_named(
+    monkeypatch: pytest.MonkeyPatch, address: str, sign_in: dict[str, str]
+) -> None:
+    told = "is http, and a token would travel in clear: use https"
+    settings = read(monkeypatch, **sign_in)
+    for command in (
+        lambda: settings.service(address),
+        lambda: live_command(settings, address, name_only=True),
+    ):
+        with pytest.raises(InputError) as caught:
+            command()
+        assert [(each.where, each.message) for each in caught.value.faults] == [("--service", told)]
+    assert faults(monkeypatch, GATE_SERVICE_URL=address) == {"GATE_SERVICE_URL": told}
+
+
+def test_what_is_typed_goes_before_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = read(
+        monkeypatch, GATE_SERVICE_URL="HTTPS://set.example/", GATE_SERVICE_TOKEN="a-token-of-the-tests"
+    )
+    assert settings.service(None) == "https://set.example"
+    assert settings.service("") == "https://set.example"
+    assert settings.service("https://typed.example/") == "https://typed.example"
+    assert settings.service("http://127.0.0.1:8080") == "http://127.0.0.1:8080"
+    for address in ("typed.example", "ftp://typed.example", "https://me:secret@typed.example"):
+        with pytest.raises(InputError, match="--service: must"):
+            settings.service(address)
+
+
+@pytest.mark.parametrize("address", ["HTTP://search.example", "Http://search.example"])
+def test_the_scheme_of_an_address_is_known_in_capitals_too(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    assert "in clear" in faults(monkeypatch, GATE_SEARCH_ENDPOINT=address)["GATE_SEARCH_ENDPOINT"]
 
 
 # checks of Azure DevOps

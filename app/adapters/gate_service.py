@@ -15,12 +15,14 @@ from azure.core.credentials import AccessToken
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError
 from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from app.adapters.credentials import azure_identity
 from app.adapters.scrubbing import scrubbed
 from app.domain.audit import AuditPage, Record, Verification
 from app.domain.clearance import Clearance
 from app.domain.errors import ConflictError, Fault, GateError, InputError, UnderWayError
+from app.domain.overrides import Override
 from app.domain.run import Run
 from app.gate.follow import Followed
 from app.gate.live import Live
@@ -30,7 +32,13 @@ from app.gate.rollback import Rollback
 
 T = TypeVar("T")
 
+
+class _Waiver(TypedDict):
+    waived: Override | None
+
+
 _RUN = TypeAdapter(Run)
+_WAIVER = TypeAdapter(_Waiver)
 _LIVE = TypeAdapter(Live)
 _CLEARANCE = TypeAdapter(Clearance)
 _PROMOTION = TypeAdapter(Promotion)
@@ -121,18 +129,22 @@ class GateService:
 
     async def wait(self, run_id: str) -> Run:
         """The run, done, or as it is after some seconds."""
-        return self._run(await self._call("GET", f"/v1/runs/{run_id}", params={"wait": _POLL_SECONDS}))
+        return self._run(await self._call("GET", f"/v1/runs/{_part(run_id)}", params={"wait": _POLL_SECONDS}))
 
     async def cancel(self, run_id: str) -> None:
-        await self._call("POST", f"/v1/runs/{run_id}/cancel")
+        await self._call("POST", f"/v1/runs/{_part(run_id)}/cancel")
 
     async def document(self, run_id: str, name: str, *, passages: bool) -> AsyncIterator[bytes]:
         """One of the run's documents: run.json, report.html, report.md, junit.xml; with what it quotes of the
         documents, or without.
         """
         params = {"passages": "true" if passages else "false"}
-        response = await self._call("GET", f"/v1/runs/{run_id}/{name}", params=params)
+        response = await self._call("GET", f"/v1/runs/{_part(run_id)}/{name}", params=params)
         yield response.content
+
+    async def waiver(self, run_id: str) -> Override | None:
+        """The override that clears the run; None where none does."""
+        return self._answer(_WAIVER, await self._call("GET", f"/v1/runs/{run_id}/overrides"))["waived"]
 
     async def live(self) -> Live:
         """What is live."""

@@ -21,7 +21,7 @@ from app.domain.fingerprint import Fingerprint
 from app.domain.golden import Question
 from app.domain.labels import UNVERIFIED, unguarded, verified
 from app.domain.legs import Wanted, may_be_lost, unexplained
-from app.domain.outcome import QuestionResult, observations
+from app.domain.outcome import QuestionResult, observations, without_passages
 from app.domain.query import Queries, Side
 from app.domain.reading import read_golden_set
 from app.domain.reasons import Code
@@ -332,7 +332,7 @@ def _decided(run: Run, questions: tuple[Question, ...], ledger: Ledger) -> tuple
     def evidence() -> Iterator[QuestionResult]:
         for question in questions:
             each = result(ledger.observed(question), run.query)
-            writer.add(each)
+            writer.add(each if run.policy.evidence_text else without_passages(each))
             requests.add(each)
             for side in Side if unsure else ():
                 hits = (hit.parent for seen in observations(each, side) for hit in seen.hits)

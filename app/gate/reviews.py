@@ -148,6 +148,11 @@ async def overrides_of(records: RunRecords, run_id: str) -> tuple[Override, ...]
     return tuple(reversed(await records.overrides(run_id)))
 
 
+async def waiver_of(records: RunRecords, run: Run) -> Override | None:
+    """The override that clears the run; None where none does."""
+    return waived(run, await records.overrides(run.id)) if run.verdict is Verdict.FAIL else None
+
+
 async def waivers(records: RunRecords, runs: Sequence[Run]) -> dict[str, Override]:
     """Of these runs, each that is cleared, with the override that clears it: for lists of runs."""
     failed = [run for run in runs if run.verdict is Verdict.FAIL]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 
 from app.domain.overrides import Override
 from app.domain.review import Review, Ruling, Standing, documents_of
@@ -61,16 +62,23 @@ class Decisions:
 def _told(review: Review, *, expired: bool, earlier: bool = False) -> Told:
     return Told(
         word=WORDS[review.decision],
-        who=signed(review.by, review),
+        who=signed(review),
         expired=expired,
         earlier_run=review.run if earlier else None,
         details=tuple(_details(review)),
     )
 
 
-def signed(by: str | None, of: Review | Override) -> str:
+def signed(of: Review | Override) -> str:
     """Who and when."""
-    return f"{by or NOBODY}, {of.at:%Y-%m-%d %H:%M} UTC"
+    return f"{of.by or NOBODY}, {of.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def waiver(of: Override | None) -> tuple[tuple[str, str], ...]:
+    """Who cleared the run and why, as labelled lines; empty where nobody did."""
+    if of is None:
+        return ()
+    return (("Waived by", signed(of)), ("Reason", of.reason), ("Watched by", of.watch))
 
 
 def _details(review: Review) -> Iterator[tuple[str, str]]:

@@ -507,7 +507,8 @@ def _elapsed(elapsed: Elapsed) -> Iterator[tuple[str, ...]]:
     middle = (elapsed.baseline_median, elapsed.candidate_median, elapsed.median_difference)
     if all(value is not None for value in middle):
         before, after, moved = (value or 0.0 for value in middle)
-        yield label.format("median"), f"{before:,.0f}", f"{after:,.0f}", _signed(moved, "+,.0f"), n
+        name = f"{label.format('median')}: the difference is the median of the questions' own"
+        yield name, f"{before:,.0f}", f"{after:,.0f}", _signed(moved, "+,.0f"), n
     if elapsed.baseline_p95 is not None and elapsed.candidate_p95 is not None:
         before, after = elapsed.baseline_p95, elapsed.candidate_p95
         rise = _signed(after - before, "+,.0f")

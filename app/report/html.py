@@ -19,7 +19,7 @@ from app.domain.reasons import Verdict
 from app.domain.review import Ruling
 from app.domain.run import Run
 from app.domain.wording import sentence, short
-from app.report.decisions import Decisions, signed
+from app.report.decisions import Decisions, waiver
 from app.report.escaping import visible
 from app.report.findings import changed_in_short, honest, not_evaluated
 from app.report.lists import Card, Filter, Lists, Row
@@ -81,7 +81,7 @@ def passages_of(lists: Lists) -> tuple[str, ...]:
 def whole_page(run: Run, lists: Lists, decisions: Decisions) -> Iterator[str]:
     """The file in pieces; `lists` hold the contexts of `passages_of`."""
     view = View(run=run, lists=lists, every=lists, decisions=decisions)
-    page = TEMPLATES.get_template("report.html").stream(**_told(run), view=view)
+    page = TEMPLATES.get_template("report.html").stream(**_told(run, decisions), view=view)
     page.enable_buffering(_BUFFERED)
     return iter(page)
 
@@ -107,7 +107,7 @@ def first_page(
         wanted=wanted,
         reader=reader,
     )
-    return TEMPLATES.get_template("report.html").render(**_told(run), view=view)
+    return TEMPLATES.get_template("report.html").render(**_told(run, decisions), view=view)
 
 
 def list_page(
@@ -163,7 +163,7 @@ def place_of(run: Run, lists: Lists, question_id: str) -> str | None:
     return None
 
 
-def _told(run: Run) -> Mapping[str, Any]:
+def _told(run: Run, decisions: Decisions) -> Mapping[str, Any]:
     """What the templates are given of the run itself."""
     return {
         "run": run,
@@ -173,7 +173,7 @@ def _told(run: Run) -> Mapping[str, Any]:
         "verdict": run.verdict,
         "tone": _TONES[run.verdict],
         "reasons": [(short(reason), sentence(reason, run)) for reason in run.reasons],
-        "steps": next_steps(run),
+        "steps": next_steps(run, waived=decisions.waived is not None),
         "not_evaluated": not_evaluated(run),
         "changed": changed_in_short(run),
         "honest": honest(run),
@@ -251,14 +251,7 @@ class View:
     @property
     def waived(self) -> tuple[tuple[str, str], ...]:
         """Who cleared the run and why, as labelled lines; empty where nobody did."""
-        found = self.decisions.waived
-        if found is None:
-            return ()
-        return (
-            ("Waived by", signed(found.by, found)),
-            ("Reason", found.reason),
-            ("Watched by", found.watch),
-        )
+        return waiver(self.decisions.waived)
 
     @property
     def override(self) -> ToName | None:

@@ -10,10 +10,12 @@ from datetime import UTC
 from xml.etree import ElementTree as ET
 
 from app.domain.outcome import Outcome, QuestionResult, failed
+from app.domain.overrides import Override
 from app.domain.query import Side
 from app.domain.reasons import Reason, Verdict, verdict
 from app.domain.run import Run
 from app.domain.wording import sentence, short
+from app.report.decisions import waiver
 from app.report.escaping import clipped, visible
 from app.report.evidence import (
     Loss,
@@ -71,10 +73,12 @@ class _Suite:
         self.element.set("time", _seconds(self.seconds))
 
 
-def junit(run: Run, results: Iterable[QuestionResult]) -> bytes:
-    """The document in UTF-8. Suites: the verdict, then one per slice in the order of their first question."""
+def junit(run: Run, results: Iterable[QuestionResult], waived: Override | None = None) -> bytes:
+    """The document in UTF-8. Suites: the verdict, then one per slice in the order of their first question.
+    `waived`: the override that clears the run; what failed stays a failure, and says so.
+    """
     document, losses = _Document(run), Losses.of_run(run)
-    for name, result in _verdict(run):
+    for name, result in _verdict(run, waived):
         document.add(VERDICT, name, result, 0.0)
     for each in results:
         slice_ = visible(each.slice[0]) if each.slice else UNSLICED
@@ -146,10 +150,10 @@ def _name(result: QuestionResult) -> str:
 # the verdict -----------------------------------------------------------------------------------------------
 
 
-def _verdict(run: Run) -> Iterator[tuple[str, _Result]]:
+def _verdict(run: Run, waived: Override | None) -> Iterator[tuple[str, _Result]]:
     """A case for each rule that holds, so that a verdict without a red question is red all the same."""
     for reason in run.reasons:
-        yield reason.code.value, _of_reason(reason, run)
+        yield reason.code.value, _of_reason(reason, run, waived)
     if run.reasons:
         return
     headline = visible(run.headline or "")
@@ -160,12 +164,13 @@ def _verdict(run: Run) -> Iterator[tuple[str, _Result]]:
         yield VERDICT, _Result(kind="error", type=VERDICT, message=message, text=headline or message)
 
 
-def _of_reason(reason: Reason, run: Run) -> _Result:
+def _of_reason(reason: Reason, run: Run, waived: Override | None) -> _Result:
+    told = (f"{label}: {visible(text)}" for label, text in waiver(waived))
     return _Result(
         kind="failure" if verdict((reason,)) is Verdict.FAIL else "error",
         type=reason.code.value,
-        message=visible(short(reason)),
-        text="\n".join((visible(sentence(reason, run)), *_named("question", reason.questions))),
+        message=f"{visible(short(reason))}{', WAIVED' if waived else ''}",
+        text="\n".join((*told, visible(sentence(reason, run)), *_named("question", reason.questions))),
     )
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 from app.domain.check import Check, Level
 from app.domain.outcome import Outcome, QuestionResult, failed
+from app.domain.overrides import Override
 from app.domain.query import Side
 from app.domain.run import Run
 from app.domain.wording import sentence, short
+from app.report.decisions import waiver
 from app.report.escaping import markdown_code, markdown_prose
 from app.report.evidence import (
     Loss,
@@ -36,17 +38,26 @@ _NOTE_BYTES = 1_200
 _TABLE_MARK = " --- |"
 
 
-def markdown(run: Run, results: Iterable[QuestionResult], *, limit_bytes: int = LIMIT_BYTES) -> str:
-    """The report in at most `limit_bytes` of UTF-8 (at least 4,000, else ValueError)."""
+def markdown(
+    run: Run,
+    results: Iterable[QuestionResult],
+    waived: Override | None = None,
+    *,
+    limit_bytes: int = LIMIT_BYTES,
+) -> str:
+    """The report in at most `limit_bytes` of UTF-8 (at least 4,000, else ValueError). `waived`: the override that
+    clears the run.
+    """
     if limit_bytes < LEAST_BYTES:
         raise ValueError(f"a report needs at least {LEAST_BYTES} bytes, not {limit_bytes}")
     lists = _Lists.of(run, results)
     record, findings = _record(run), tuple(lists.beside())
     sheet = _Sheet(limit=limit_bytes - _NOTE_BYTES)
     sheet.keep_room((record, *findings), most=limit_bytes // 3)
-    sheet.add(f"# {run.verdict or f'No verdict yet ({run.state})'}: {_name(run)}")
+    verdict = run.verdict or f"No verdict yet ({run.state})"
+    sheet.add(f"# {verdict}{' WAIVED' if waived else ''}: {_name(run)}")
     for section in (
-        *(_top(run), _reasons(run), _steps(run)),
+        *(_top(run, waived), _reasons(run), _steps(run, waived)),
         *lists.worst(),
         *findings,
         *lists.others(),
@@ -142,8 +153,9 @@ class _Sheet:
 # the sections ----------------------------------------------------------------------------------------------
 
 
-def _top(run: Run) -> _Section:
-    parts = []
+def _top(run: Run, waived: Override | None) -> _Section:
+    told = waiver(waived)
+    parts = [" · ".join(f"**{label}**: {markdown_prose(text)}" for label, text in told)] if told else []
     if run.headline:
         parts.append(markdown_prose(run.headline, characters=_LONG))
     parts.extend(f"**Not evaluated**: {markdown_prose(rule)}" for rule in not_evaluated(run))
@@ -161,8 +173,9 @@ def _reasons(run: Run) -> _Section:
     return _Section(what="reasons", title="Why", rows=rows)
 
 
-def _steps(run: Run) -> _Section:
-    rows = [f"- **{step.role}**: {step.text}" for step in next_steps(run)]
+def _steps(run: Run, waived: Override | None) -> _Section:
+    steps = next_steps(run, waived=waived is not None)
+    rows = [f"- **{step.role}**: {step.text}" for step in steps]
     return _Section(what="next steps", title="What to do next", rows=rows)
 
 
@@ -180,6 +193,7 @@ class _Lists:
     stale: list[str] = field(default_factory=list)
     noisy: list[str] = field(default_factory=list)
     gained: list[str] = field(default_factory=list)
+    unlabelled: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, run: Run, results: Iterable[QuestionResult]) -> "_Lists":
@@ -208,6 +222,8 @@ class _Lists:
             self.noisy.append(_row((*_question(each), moved(each, run.query), who)))
         if each.outcome is Outcome.GAINED:
             self.gained.append(_row((*_question(each), moved(each, run.query))))
+        if each.outcome is Outcome.UNLABELLED:
+            self.unlabelled.append(_row((*_question(each), who)))
 
     def beside(self) -> Iterator[_Section]:
         """The findings beside the questions."""
@@ -270,6 +286,13 @@ class _Lists:
             title=f"Gained ({len(self.gained)})",
             head=(*asked, "rank before → after"),
             rows=self.gained,
+        )
+        yield _Section(
+            what="unlabelled questions",
+            title=f"Unlabelled ({len(self.unlabelled)})",
+            intro="No document is named as their answer, so nothing can be lost.",
+            head=(*asked, "owner"),
+            rows=self.unlabelled,
         )
 
 

@@ -280,6 +280,11 @@ class Past:
     lost: int
     gained: int
     title: str
+    waived: bool = False
+
+    @property
+    def letter(self) -> str:
+        return "W" if self.waived else self.verdict[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,13 +20,14 @@ _LABELS = frozenset({Code.CRITICAL_STALE, Code.LABELS_UNRESOLVED, Code.PARENT_AM
 _AGAIN = "run the gate again"
 
 
-def next_steps(run: Run) -> tuple[Step, ...]:
-    """One step each for the content owner, the pipeline and operations."""
+def next_steps(run: Run, *, waived: bool = False) -> tuple[Step, ...]:
+    """One step each for the content owner, the pipeline and operations. `waived`: a FAIL was overridden."""
     match run.verdict:
         case Verdict.PASS:
-            steps = (_owner_after_pass(run), _pipeline_after_pass(run), "Nothing to do.")
+            steps = (_owner_after_pass(run), _pipeline_when_cleared(run), "Nothing to do.")
         case Verdict.FAIL:
-            steps = (_owner_after_fail(run), _PIPELINE_AFTER_FAIL, _operations_after_fail(run))
+            pipeline = _pipeline_when_cleared(run) if waived else _PIPELINE_AFTER_FAIL
+            steps = (_owner_after_fail(run), pipeline, _operations_after_fail(run))
         case Verdict.ERROR:
             steps = (_owner_after_error(run), _PIPELINE_AFTER_ERROR, _OPERATIONS_AFTER_ERROR)
         case None:
@@ -45,7 +46,7 @@ def _owner_after_pass(run: Run) -> str:
     return f"Nothing to decide{_label_work(run)}."
 
 
-def _pipeline_after_pass(run: Run) -> str:
+def _pipeline_when_cleared(run: Run) -> str:
     if run.noise_study:
         return "Nothing to switch: this was a noise study of one index."
     if run.baseline.index == run.candidate.index:

@@ -11,9 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from app.domain.check import Check, Level
+from app.domain.overrides import Override
 from app.domain.reasons import Code, Verdict
 from app.domain.run import Flip, Run
 from app.domain.wording import sentence
+from app.report.decisions import waiver
 from app.report.escaping import clipped, visible
 from app.report.evidence import Loss, loss
 from app.report.findings import change_checks, changed_in_short, honest, noise_in_short, not_evaluated
@@ -53,19 +55,22 @@ _DETAILS = (
 @dataclass(frozen=True, slots=True)
 class _Told:
     run: Run
+    waived: Override | None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         parts: list[RenderableType] = []
         for detail in _DETAILS:
-            parts = list(_parts(self.run, detail))
+            parts = list(_parts(self.run, self.waived, detail))
             if sum(len(console.render_lines(part, options)) for part in parts) <= _LINES:
                 break
         return parts
 
 
-def terminal(run: Run) -> RenderableType:
-    """What a person at the terminal needs to know; text from outside cannot style or command anything."""
-    return _Told(run)
+def terminal(run: Run, waived: Override | None = None) -> RenderableType:
+    """What a person at the terminal needs to know; text from outside cannot style or command anything.
+    `waived`: the override that clears the run.
+    """
+    return _Told(run, waived)
 
 
 def last_line(run: Run) -> str:
@@ -73,10 +78,13 @@ def last_line(run: Run) -> str:
     return visible(f"{run.verdict}: {run.headline}")
 
 
-def _parts(run: Run, detail: _Detail) -> Iterator[RenderableType]:
+def _parts(run: Run, waived: Override | None, detail: _Detail) -> Iterator[RenderableType]:
     if run.verdict is not None:
         name = f"{visible(run.golden_set.name)} · {visible(run.candidate.index)} against {visible(run.baseline.index)}"
         yield Text.assemble((run.verdict.value, _STYLES[run.verdict]), f"  {name}  (run {run.id})")
+    if waived is not None:
+        told = ". ".join(f"{label}: {text}" for label, text in waiver(waived))
+        yield Text(_line(f"WAIVED. {told}", _WARNING_CHARACTERS), style="bold")
     for reason in run.reasons[: detail.reasons]:
         yield Text(_line(f"· {reason.code}: {sentence(reason, run)}", detail.reason))
     yield from _more(len(run.reasons) - detail.reasons, "reasons")

@@ -14,6 +14,7 @@ from app.domain.decision import results
 from app.domain.outcome import Observed, QuestionResult, without_passages
 from app.domain.run import Run, State
 from app.gate.opened import OpenGate
+from app.gate.reviews import waiver_of
 from app.report.html import passages_of, whole_page
 from app.report.junit import junit
 from app.report.lists import Lists
@@ -93,7 +94,9 @@ async def report_markdown(run_id: RunId, gate: Gate, *, passages: Passages = Tru
     """The report as Markdown, for a pull request or a build's summary."""
     run = await _done(gate, run_id)
     questions = _questions(run, await gate.records.outline(run_id), passages=passages)
-    return await _streamed(_whole(lambda: markdown(run, questions).encode()), "text/markdown; charset=utf-8")
+    waived = await waiver_of(gate.records, run)
+    drawn = _whole(lambda: markdown(run, questions, waived).encode())
+    return await _streamed(drawn, "text/markdown; charset=utf-8")
 
 
 @router.get(
@@ -105,7 +108,8 @@ async def report_junit(run_id: RunId, gate: Gate, *, passages: Passages = True) 
     """The report as JUnit test results, for a build."""
     run = await _done(gate, run_id)
     questions = _questions(run, await gate.records.outline(run_id), passages=passages)
-    return await _streamed(_whole(lambda: junit(run, questions)), "application/xml")
+    waived = await waiver_of(gate.records, run)
+    return await _streamed(_whole(lambda: junit(run, questions, waived)), "application/xml")
 
 
 async def _done(gate: OpenGate, run_id: str) -> Run:
@@ -120,7 +124,7 @@ async def _done(gate: OpenGate, run_id: str) -> Run:
 def _questions(run: Run, observed: Iterable[Observed], *, passages: bool) -> Iterator[QuestionResult]:
     """The questions as they are shown to whoever asks."""
     questions = results(observed, run.query)
-    return questions if passages else map(without_passages, questions)
+    return questions if passages and run.policy.evidence_text else map(without_passages, questions)
 
 
 async def _streamed(chunks: Iterator[bytes], media_type: str) -> Response:

@@ -63,22 +63,25 @@ async def page(records: RunRecords, wanted: Wanted) -> RunPage:
     return RunPage(runs=tuple(found), unreadable=tuple(unreadable), next=last if more else None)
 
 
-async def trends(records: RunRecords) -> dict[str, list[Run]]:
-    """The last judged runs of each golden set, the oldest first; sets by their newest run. Noise studies
-    say nothing of a set and are left out.
+async def trends(records: RunRecords, golden_set: str | None = None) -> dict[str, list[Run]]:
+    """The last judged runs of each golden set, or of one, the oldest first; sets by their newest run. Noise
+    studies say nothing of a set and are left out. For one set more runs are looked at.
     """
     found: defaultdict[str, list[Run]] = defaultdict(list)
-    async for run in _newest(records):
-        runs = found[run.golden_set.name]
-        if len(runs) < TREND_RUNS:
-            runs.insert(0, run)
+    async for run in _judged(records, TREND_LOOKED_AT if golden_set is None else LOOKED_AT):
+        if golden_set in (None, run.golden_set.name):
+            runs = found[run.golden_set.name]
+            if len(runs) < TREND_RUNS:
+                runs.insert(0, run)
+            elif golden_set is not None:
+                break
     return dict(found)
 
 
-async def _newest(records: RunRecords) -> AsyncIterator[Run]:
+async def _judged(records: RunRecords, most: int) -> AsyncIterator[Run]:
     looked = 0
     async for run in records.listed():
-        if looked == TREND_LOOKED_AT:
+        if looked == most:
             return
         looked += 1
         if isinstance(run, Run) and run.verdict is not None and not run.noise_study:

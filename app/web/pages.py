@@ -41,6 +41,7 @@ from app.web.problems import Refusal
 from app.web.runs import RETRY_AFTER, RunId
 
 REFRESH = 5  # seconds between two looks at a run that is not done, for browsers without scripts
+_TREND_KEYS = {"golden_set", "limit"}  # with any other filter there is no trend
 _KEPT = 4  # runs whose lists are kept at hand
 
 
@@ -150,7 +151,7 @@ async def runs_page(request: Request, gate: Gate, wanted: Annotated[Wanted, Quer
     found = await page(gate.records, wanted)
     filters = wanted.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     older = f"/?{urlencode({**filters, 'cursor': found.next})}" if found.next is not None else None
-    lately = await trends(gate.records) if not filters else {}
+    lately = await trends(gate.records, wanted.golden_set) if filters.keys() <= _TREND_KEYS else {}
     waived = await waivers(gate.records, [*found.runs, *(run for runs in lately.values() for run in runs)])
     drawn = [_trend(name, runs, waived) for name, runs in lately.items()]
     return rendered(
@@ -178,6 +179,7 @@ def _past(run: Run, *, waived: bool) -> Past:
         lost=run.counts.lost,
         gained=run.counts.gained,
         title=visible(f"{_time(run.created_at)}, {told}"),
+        waived=waived,
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, date
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -15,10 +14,10 @@ from starlette.responses import RedirectResponse, Response
 from app.domain.errors import InputError, NotFoundError
 from app.domain.overrides import Override, waived
 from app.domain.review import Review, Standing, anchor
-from app.gate.opened import OpenGate
 from app.gate.reviews import corrected_set, label_patch, override, overrides_of, review, review_view
 from app.web.bodies import OverrideBody, ReviewBody, described, read_body, read_form
 from app.web.caller import signed
+from app.web.decisions import today
 from app.web.opened import Gate
 from app.web.pages import problem_page, wants_page
 from app.web.problems import declared, refusal
@@ -138,10 +137,6 @@ async def golden_patch(run_id: RunId, gate: Gate) -> Response:
             "There is nothing to correct: no decision on this run says that a label is out of date."
         )
     return Response(text, headers={"Content-Type": "text/x-diff; charset=utf-8"})
-
-
-def today(gate: OpenGate) -> date:
-    return gate.execution.now().astimezone(UTC).date()
 
 
 def _json(content: bytes, status: HTTPStatus = HTTPStatus.OK) -> Response:

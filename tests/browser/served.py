@@ -35,6 +35,14 @@ class Served:
         asyncio.run_coroutine_threadsafe(keep(self.service, name, example), self.loop).result(30)
         return f"{self.url}/runs/{name}"
 
+    def keep_running(self, name: str, example: Example) -> str:
+        """Keep the example as a run that is under way; the address of its page."""
+        run = replace(example.run, id=name, state=State.RUNNING, verdict=None, reasons=(), headline=None)
+        texts = GoldenTexts(name=run.golden_set.name, jsonl="")
+        creating = RunRecords(self.service.store).create(run, texts)
+        asyncio.run_coroutine_threadsafe(creating, self.loop).result(30)
+        return f"{self.url}/runs/{name}"
+
 
 @contextmanager
 def serving() -> Iterator[Served]:

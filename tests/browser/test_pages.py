@@ -1,5 +1,6 @@
 """The pages as people use them: by keyboard, on a phone, without scripts, with hostile texts."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,10 +8,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Dialog, Page, expect
+from playwright.sync_api import Browser, Dialog, Page, expect
 
 from app.report.html import html
 from app.report.sheet import SERVICE_POLICY
+from app.web import progress
 from tests import examples
 from tests.browser.served import Served
 from tests.demo_run import demo_run
@@ -26,7 +28,28 @@ EXAMPLES = {
     "unmeasured": examples.unmeasured(),
     "without-passages": examples.without_passages(),
 }
-PAGES = ("failing", "hostile", "measured", "passing", "unmeasured", "runs", "list", "file", "hostile-file")
+PAGES = (
+    *("failing", "hostile", "measured", "passing", "unmeasured", "runs", "list", "file", "hostile-file"),
+    *("demo", "decided", "decided-file", "running", "hostile-list"),
+)
+
+
+def _decided(served: Served) -> str:
+    """A waived run with a question decided twice, and one decided in an earlier run; all the reasons are hostile."""
+    reason = f"{examples.SCRIPT}\n{examples.PIPELINE} {examples.MARKDOWN_LINK} {examples.ANSI}"
+    earlier, run = (served.keep(f"decided-{at}", _of_set("decided", examples.failing())) for at in (1, 2))
+    for of, question, decision in (
+        (earlier, "parental-pay", "acceptable"),
+        (run, "leave-carry-over", "real-loss"),
+        (run, "leave-carry-over", "acceptable"),
+    ):
+        sent = {"question": question, "decision": decision, "reason": reason, "watch": reason}
+        api = of.replace("/runs/", "/v1/runs/")
+        assert httpx.post(f"{api}/reviews", json=sent).status_code == 201
+    named = [each.get("id") for each in httpx.get(f"{api}/run.json").json()["lost"]]
+    given = {"questions": named, "reason": reason, "watch": reason}
+    assert httpx.post(f"{api}/overrides", json=given).status_code == 201
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +59,13 @@ def address(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     found = {name: served.keep(name, example) for name, example in EXAMPLES.items()}
     found["runs"] = f"{served.url}/"
     found["list"] = f"{found['failing']}/lost"
+    found["hostile-list"] = f"{found['hostile']}/lost"
+    found["demo"] = served.keep("demo-looked-at", _of_set("looked-at", demo_run()))
+    found["decided"] = _decided(served)
+    file = folder / "decided-file.html"
+    file.write_bytes(httpx.get(f"{found['decided'].replace('/runs/', '/v1/runs/')}/report.html").content)
+    found["decided-file"] = file.as_uri()
+    found["running"] = served.keep_running("under-way", examples.failing())
     for name, example in (("file", "failing"), ("hostile-file", "hostile")):
         found[name] = _file(folder / f"{name}.html", EXAMPLES[example])
     return found.__getitem__
@@ -325,11 +355,82 @@ def test_progress_is_live_until_the_report_is_there(served: Served, look: Open) 
     expect(page.locator(".verdict")).to_have_text("PASS")
 
 
+def test_progress_goes_on_in_the_next_stream(
+    served: Served, look: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every stream ends itself before an ingress cuts it; the browser opens the next."""
+    monkeypatch.setattr(progress, "LONGEST_STREAM", 1.5)
+    monkeypatch.setattr(progress, "_RETRY", 100)
+    search = served.service.search
+    search.hold()
+    run = httpx.post(f"{served.url}/v1/runs", json=body()).json()["id"]
+    page = look("about:blank")
+    streams: list[str] = []
+    page.on("request", lambda request: streams.append(request.url) if "/events" in request.url else None)
+    page.goto(f"{served.url}/runs/{run}")
+    with page.expect_request("**/events"):  # the second: the first was asked for while the page was loaded
+        expect(page.locator("[data-told]")).to_contain_text("bservation")
+    served.loop.call_soon_threadsafe(search.release)
+    expect(page.locator(".verdict")).to_have_text("PASS")
+    assert len(streams) > 1
+    assert set(streams) == {f"{served.url}/runs/{run}/events"}
+
+
+def test_a_run_under_way_is_told_without_scripts(served: Served, browser: Browser) -> None:
+    """In a browser that knows no scripts: one that is told to run none still passes over what is for such."""
+    search = served.service.search
+    search.hold()
+    run = httpx.post(f"{served.url}/v1/runs", json=body()).json()["id"]
+    path = os.environ.get("CHROMIUM_PATH", "/usr/bin/chromium")
+    options = ["--disable-dev-shm-usage", "--blink-settings=scriptEnabled=false"]
+    with browser.browser_type.launch(executable_path=path, args=options) as scriptless:
+        page = scriptless.new_page()
+        page.goto(f"{served.url}/runs/{run}")
+        assert "This page looks again every 5 seconds." in page.locator("main").inner_text()
+        served.loop.call_soon_threadsafe(search.release)
+        expect(page.locator(".verdict")).to_have_text("PASS", timeout=30_000)
+
+
+def test_the_file_is_read_without_scripts(look: Open, address: Callable[[str], str]) -> None:
+    page = look(address("file"), java_script_enabled=False)
+    expect(page.locator("article.card")).to_have_count(4)
+    expect(page.locator("form")).to_have_count(1)
+    expect(page.locator("form")).not_to_be_visible()  # it filters by script
+    page.get_by_text("Show all 5").click()
+    expect(page.locator("#unchanged ~ details #q-it-hotline")).to_be_visible()
+
+
+def test_on_paper_all_that_decides_is_there_and_nothing_to_press(served: Served, look: Open) -> None:
+    page = look(served.keep("on-paper", _of_set("on-paper", examples.failing())))
+    page.locator("#q-visa-letter").get_by_label("Real loss").check()
+    page.locator("#q-visa-letter").get_by_role("button", name="Keep this decision").click()
+    expect(page.locator("#q-visa-letter")).to_contain_text("Decided: real loss")
+    page.emulate_media(media="print")
+    for shown in (
+        ".verdict",
+        "#q-leave-carry-over .chunk.answer",
+        "#q-visa-letter .told",
+        "svg.ranks",
+        "#record",
+    ):
+        expect(page.locator(shown).first).to_be_visible()
+    for hidden in ("nav", "form", "form button", ".keys"):
+        assert [each for each in page.locator(hidden).all() if each.is_visible()] == []
+    first, second = (each.bounding_box() for each in page.locator("#q-visa-letter .side").all())
+    assert first is not None
+    assert second is not None
+    assert first["y"] == second["y"], "side by side"
+    assert page.evaluate("getComputedStyle(document.querySelector('.banner')).color") == "rgb(0, 0, 0)"
+    assert page.pdf()[:5] == b"%PDF-"
+
+
 # whatever the texts hold -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scripts", [True, False])
-@pytest.mark.parametrize("name", ["hostile", "hostile-file", "runs"])
+@pytest.mark.parametrize(
+    "name", ["hostile", "hostile-file", "hostile-list", "decided", "decided-file", "runs"]
+)
 def test_hostile_texts_run_nothing_and_ask_for_nothing(
     look: Open, address: Callable[[str], str], name: str, *, scripts: bool
 ) -> None:

@@ -1,8 +1,10 @@
 """`gate run` from the outside: both doors, statuses and last lines, several sets, time-outs, signals, slices."""
 
+import gzip
 import hashlib
 import shlex
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,95 @@ def test_documents_quote_nothing_where_passages_are_not_wanted(gate: Gate, searc
     ]
     digest = hashlib.sha256(quoted[0].encode()).hexdigest()
     assert ends == [[None], [digest], [None], [digest]]
+
+
+def test_where_no_passages_are_kept_none_appears_anywhere(gate: Gate, search: ScriptedSearch) -> None:
+    """`evidence_text = false`, by both doors: in no document, page, line of a log, or file but the set's own."""
+    passages = ("the wording of a passage", "the title of a document", "a neighbour's wording")
+    chunk = Chunk(parent="d1", text=passages[0], title=passages[1])
+    other = Chunk(parent="x", text=passages[2], title=passages[1])
+    search.answer("kb-v1", "about q1", [other, chunk])
+    search.answer("kb-v2", "about q1", [*[other] * 7, chunk])
+    quote = passages[0][4:11]
+    assert quote == "wording"
+    gate.golden(
+        "hr",
+        questions("q1", "q2", spans=[{"document": "d1", "start": 4, "end": 11, "text": quote}]),
+        f"{POLICY}evidence_text = false\n",
+    )
+    with gate.serving() as service:
+        ended, record = gate.record("--golden", "hr.jsonl")
+        there, same = gate.record("--golden", "hr.jsonl", "--service", service.url)
+        paths = [f"/runs/{record['id']}{rest}" for rest in ("", "/lost", "/unchanged")]
+        paths += [
+            f"/v1/runs/{record['id']}{rest}" for rest in ("", "/reviews", *(f"/{name}" for name in DOCUMENTS))
+        ]
+        pages = {path: service.client.get(path, headers={"accept": "text/html"}) for path in ("/", *paths)}
+    assert (ended.status, there.status) == (1, 1)
+    assert decided(record) == decided(same)
+    assert {path: page.status_code for path, page in pages.items()} == dict.fromkeys(pages, 200)
+    texts = {path: page.text for path, page in pages.items()}
+    for file in gate.folder.rglob("*"):
+        if file.is_file() and file.name not in ("hr.jsonl", "golden.jsonl"):
+            content = file.read_bytes()
+            plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+            texts[str(file.relative_to(gate.folder))] = plain.decode()
+    found = {
+        name: [words for words in (*passages, "wording") if words in text] for name, text in texts.items()
+    }
+    assert {name: words for name, words in found.items() if words} == {}
+    first = record["questions"][0]["baseline"][0]["hits"][0]
+    assert (first["title"], first["text"]) == (None, None)
+    assert first["text_sha256"] == hashlib.sha256(passages[2].encode()).hexdigest()
+
+
+def test_a_run_that_was_overridden_is_told_as_waived_by_both_doors(
+    gate: Gate, search: ScriptedSearch
+) -> None:
+    """Its verdict stays, and with it the status."""
+    search.answer("kb-v1", "about q1", IN)
+    search.answer("kb-v2", "about q1", OUT)
+    gate.golden("hr", questions("q1", "q2"), POLICY)
+    with gate.serving() as service:
+        ended, record = gate.record("--golden", "hr.jsonl")
+        given = {"reason": "the set is old", "watch": "the help desk", "questions": ["q1"]}
+        answer = service.client.post(f"/v1/runs/{record['id']}/overrides", json=given)
+        assert answer.status_code == 201, answer.text
+        again = ("run", "--resume", record["id"], "--out")
+        later = gate.together((*again, "here"), (*again, "there", "--service", service.url))
+    assert "WAIVED" not in ended.said
+    for each, folder in zip(later, ("here", "there"), strict=True):
+        assert each.status == 1
+        assert each.last_line.startswith("FAIL: ")
+        assert "WAIVED. Waived by: somebody who was not signed in" in each.out
+        texts = [
+            (gate.folder / folder / name).read_text() for name in ("report.html", "report.md", "junit.xml")
+        ]
+        assert not [text for text in texts if "WAIVED" not in text or "the set is old" not in text]
+
+
+def test_a_label_fix_applies_to_the_file_as_it_is_on_disk(gate: Gate, search: ScriptedSearch) -> None:
+    """With a mark at its start, carriage returns, letters outside ASCII and no line end at its end; by both doors."""
+    search.answer("kb-v1", "ä q2", IN)
+    search.answer("kb-v2", "ä q2", ["new"])
+    lines = [f'{{"id": "q{n}" ,  "question": "ä q{n}", "answers":["d1"]}}' for n in (1, 2, 3)]
+    received = ("\ufeff" + "\r\n".join(lines)).encode()
+    (gate.folder / "golden").mkdir()
+    path = gate.folder / "golden" / "hr.jsonl"
+    (gate.folder / "golden" / "hr.toml").write_text(POLICY)
+    subprocess.run(["git", "init", "-q"], cwd=gate.folder, check=True)
+    with gate.serving() as service:
+        for door in ((), ("--service", service.url)):
+            path.write_bytes(received)
+            _, record = gate.record("--golden", "golden/hr.jsonl", *door)
+            address = f"/v1/runs/{record['id']}"
+            fix = {"question": "q2", "decision": "label-out-of-date", "answers": ["new"]}
+            assert service.client.post(f"{address}/reviews", json=fix).status_code == 201
+            whole = service.client.get(f"{address}/golden.jsonl").content
+            change = service.client.get(f"{address}/golden.patch").content
+            assert whole == received.replace(b'q2", "answers":["d1"]', b'q2", "answers":["new"]')
+            subprocess.run(["git", "apply", "-"], cwd=gate.folder, input=change, check=True)
+            assert path.read_bytes() == whole
 
 
 def test_a_set_of_the_service_is_named(gate: Gate) -> None:

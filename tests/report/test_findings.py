@@ -359,7 +359,7 @@ def test_what_a_reader_needs_first_comes_first() -> None:
             "Noise",
             "Measures",
         ),
-        *("Stale labels", "Noisy", "Gained", "Checks", "What was compared"),
+        *("Stale labels", "Noisy", "Gained", "Unlabelled", "Checks", "What was compared"),
     ]
 
 

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from app.domain.check import Check, Level
+from app.domain.overrides import Override
 from app.domain.reasons import Code
 from app.report.terminal import last_line, terminal
 from tests import examples
@@ -97,6 +98,18 @@ def test_text_from_outside_commands_no_terminal_and_no_agent(width: int) -> None
     assert not set(text) & set("\x7f\x9b\u202e\u202c\u2066\u2069\u200b\uffff")
     assert "##vso[" not in text
     assert "##[" not in text
+
+
+def test_a_waived_run_says_so_with_name_and_reason() -> None:
+    waived = Override(
+        id="o1", run="01JDHR", reason="old set\x1b[2J", watch="the help desk", by="Ada", at=examples.STARTED
+    )
+    out = io.StringIO()
+    Console(file=out, width=200).print(terminal(examples.failing().run, waived))
+    first, second = out.getvalue().splitlines()[:2]
+    assert first.startswith("FAIL  hr")
+    told = "Waived by: Ada, 2026-11-30 09:00 UTC. Reason: old set\\u001b[2J. Watched by: the help desk"
+    assert second.rstrip() == f"WAIVED. {told}"
 
 
 def test_text_from_outside_styles_nothing() -> None:

@@ -1,12 +1,13 @@
 """The pages for people."""
 
 import asyncio
+from datetime import date
 from typing import Any
 
 import httpx
 import pytest
 
-from app.web import progress
+from app.web import decisions, listing, progress
 from tests.report.reading import Page
 from tests.web.served import Service, body, done, golden, lines, problem
 
@@ -143,10 +144,22 @@ async def test_an_override_made_on_the_page_is_shown_everywhere(client: httpx.As
     own = {"origin": "http://gate", **BROWSER}
     sent = await client.post(f"/runs/{run}/overrides", data=fields, headers=own)
     assert sent.status_code == 303
-    for path in (f"/runs/{run}", "/"):
+    for path in (f"/runs/{run}", "/", f"/runs/{run}/lost", f"/v1/runs/{run}/report.html"):
         text = Page((await client.get(path, headers=BROWSER)).text).text
         assert "FAIL WAIVED" in text
         assert "the set is old" in text
+    first = (await client.get("/", headers=BROWSER)).text
+    assert '<text class="FAIL" x="6.0" y="58.0" text-anchor="middle">W</text>' in first
+    assert "Last: FAIL WAIVED, 3 lost" in Page(first).text
+    summary = (await client.get(f"/v1/runs/{run}/report.md")).text
+    assert summary.startswith("# FAIL WAIVED: ")
+    who = "somebody who was not signed in, 2026-11-30 12:00 UTC"
+    assert f"**Waived by**: {who} · **Reason**: the set is old · **Watched by**: the help desk" in summary
+    assert "- **Pipeline**: Nothing to switch: this run is not trusted." in summary, "it was sent along"
+    results = (await client.get(f"/v1/runs/{run}/junit.xml")).text
+    assert 'message="net-loss (3, limit 0), WAIVED"' in results
+    assert f"Waived by: {who}\nReason: the set is old\nWatched by: the help desk\n" in results
+    assert (await client.get(f"/v1/runs/{run}")).json()["verdict"] == "FAIL"
 
 
 async def test_a_decision_of_an_earlier_run_stands_beside_the_question(client: httpx.AsyncClient) -> None:
@@ -162,6 +175,22 @@ async def test_a_decision_of_an_earlier_run_stands_beside_the_question(client: h
     assert "Decided in an earlier run: acceptable" in text
     assert f"run {first}" in text
     assert "1 of 3 decided." in text
+
+
+async def test_an_acceptance_that_has_expired_is_shown_as_such_and_counts_no_more(
+    service: Service, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await failed_run(client)
+    accepted = {"question": "q1", "decision": "acceptable", "reason": "rare", "expires": "2026-12-24"}
+    assert (await client.post(f"/v1/runs/{first}/reviews", json=accepted)).status_code == 201
+    second = await failed_run(client)
+    for day, decided in ((24, "1 of 3 decided."), (25, "0 of 3 decided.")):
+        monkeypatch.setattr(decisions, "today", lambda _, day=day: date(2026, 12, day))
+        for path in (f"/runs/{first}", f"/runs/{second}", f"/v1/runs/{second}/report.html"):
+            text = Page((await client.get(path, headers=BROWSER)).text).text
+            assert decided in text
+            assert ("acceptable expired: does not count" in text) is (day == 25)
+            assert "Reason rare" in text
 
 
 async def test_the_filter_works_by_its_address(client: httpx.AsyncClient) -> None:
@@ -230,6 +259,26 @@ async def test_the_first_page_shows_the_trend_of_each_set(client: httpx.AsyncCli
     assert [title for title in titles if "FAIL: 3 lost, 0 gained, kb-v2" in title]
     links = [values.get("href") for tag, values in found.elements if tag == "a"]
     assert links.count(f"/runs/{failed}") == links.count(f"/runs/{passed['id']}") == 2
+
+
+async def test_a_trend_holds_the_last_thirty_runs_of_its_set(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "TREND_LOOKED_AT", 31)
+    one, other = golden(lines(1), name="one"), golden(lines(1), name="other")
+    for _ in range(32):
+        await done(client, golden=one)
+    for _ in range(2):
+        await done(client, golden=other)
+
+    async def drawn(path: str) -> dict[str, int]:
+        page = (await client.get(path, headers=BROWSER)).text
+        svgs = [each.partition("</svg>")[0] for each in page.split('<svg class="trend"')[1:]]
+        return {each.partition("Trend of ")[2].partition('"')[0]: each.count("<a ") for each in svgs}
+
+    assert await drawn("/") == {"other": 2, "one": 29}, "of the newest 31"
+    assert await drawn("/?golden_set=one") == {"one": 30}
+    assert await drawn("/?golden_set=one&verdict=PASS") == {}
 
 
 async def test_the_page_of_a_run_that_is_not_done_looks_again_by_itself(
