@@ -252,7 +252,10 @@ class _Watching:
         """`unread`: why it is not known what is live in the end; only a failure outweighs that."""
         state = together(questions)
         named = {each: [q.id for q in questions if q.shown is each] for each in Shown}
-        told = [f"{len(questions)} questions asked of {self.index!r}: {len(named[Shown.HOLDS])} hold."]
+        many, good = len(questions), len(named[Shown.HOLDS])
+        told = [
+            f"{many} question{'' if many == 1 else 's'} asked of {self.index!r}: {good} hold{'s' if good == 1 else ''}."
+        ]
         for each, what in (
             (Shown.AS_JUDGED, "are out of context, as they were judged"),
             (Shown.FAILED, "FAILED"),
