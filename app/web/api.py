@@ -20,6 +20,7 @@ from app.domain.errors import GateError, UnauthenticatedError
 from app.gate.opened import OpenGate
 from app.web import (
     access,
+    checks,
     downloads,
     golden_sets,
     health,
@@ -32,6 +33,7 @@ from app.web import (
     sign_in,
 )
 from app.web.bodies import (
+    BuildBody,
     CheckBody,
     JudgeBody,
     JudgeSinceBody,
@@ -77,6 +79,8 @@ def create_api(
                 await gate.supervisor.stop()
                 if gate.watches is not None:
                     await gate.watches.stop()
+                if gate.checks is not None:
+                    await gate.checks.stop()
 
     api = _Api(
         title="search-index-gate",
@@ -91,7 +95,7 @@ def create_api(
         generate_unique_id_function=_operation_id,
         telemetry={"auto_configure": False, "operation_spans": False, "logs": False},  # one span a request
     )
-    rooms = (runs, live, downloads, judge, reviews, golden_sets, health, sign_in, live_pages, pages)
+    rooms = (runs, live, downloads, judge, reviews, golden_sets, health, checks, sign_in, live_pages, pages)
     for router in (each.router for each in rooms):
         api.include_router(router)
     api.include_router(reviews.forms)
@@ -131,7 +135,8 @@ class _Api(FastAPI):
             document = super().openapi()
             components = document.setdefault("components", {})
             components["securitySchemes"] = {
-                "entra": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+                "entra": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+                "check": {"type": "apiKey", "in": "header", "name": checks.SECRET},
             }
             for path, operations in document["paths"].items():
                 for method, operation in operations.items():
@@ -167,6 +172,7 @@ def _schemas() -> dict[str, Any]:
         OverrideBody,
         PromoteBody,
         RollbackBody,
+        BuildBody,
     )
     _, bodies = models_json_schema([(each, "validation") for each in received], ref_template=template)
     problem = TypeAdapter(Problem).json_schema(ref_template=template, mode="serialization")

@@ -158,6 +158,7 @@ def test_the_openapi_document_names_the_calls_of_the_contract() -> None:
         "GET /v1/runs/{run_id}/golden.jsonl",
         "GET /v1/runs/{run_id}/golden.patch",
         "POST /v1/golden-sets/check",
+        "POST /v1/checks/azure-devops",
         "GET /healthz",
         "GET /readyz",
     }
