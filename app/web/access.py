@@ -81,6 +81,10 @@ class Tokens(Protocol):
         """Who sent it. TokenError if it is not good, DirectoryError where that cannot be known now."""
         ...
 
+    async def ready(self) -> None:
+        """DirectoryError where no token could be read now."""
+        ...
+
 
 class People(Protocol):
     """Signs people in by the directory's own page. DirectoryError where it does not answer."""

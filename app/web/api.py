@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from app.domain.caller import Role
 from app.domain.errors import GateError, UnauthenticatedError
 from app.gate.opened import OpenGate
 from app.web import (
@@ -44,7 +45,7 @@ from app.web.bodies import (
 )
 from app.web.guard import Guard
 from app.web.loopback import LoopbackOnly
-from app.web.problems import Problem, as_json, refusal
+from app.web.problems import Problem, as_json, declared, refusal
 from app.web.starts import Starts
 
 
@@ -137,11 +138,27 @@ class _Api(FastAPI):
                 "entra": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
                 "check": {"type": "apiKey", "in": "header", "name": checks.SECRET},
             }
-            document["security"] = [{"entra": []}, {}]
+            for path, operations in document["paths"].items():
+                for method, operation in operations.items():
+                    _complete(operation, access.NEEDED[f"{method.upper()} {path}"])
             schemas = components.setdefault("schemas", {})
             for name, schema in _schemas().items():
                 schemas.setdefault(name, schema)
         return super().openapi()
+
+
+def _complete(operation: dict[str, Any], needed: frozenset[Role] | None) -> None:
+    """Add to an operation's description what holds for all: who may call it, and how others are refused."""
+    refusals = []
+    if needed is not access.OPEN:
+        operation["security"] = [{"entra": []}, {}]  # or nobody signs in at all
+        roles = " or ".join(role for role in Role if role in needed)
+        operation["description"] = f"{operation['description']}\n\nNeeds the role {roles}."
+        refusals += [HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE]
+    if any(each["in"] in ("query", "header") for each in operation.get("parameters", ())):
+        refusals.append(HTTPStatus.UNPROCESSABLE_ENTITY)
+    told = {str(status): meaning for status, meaning in declared(*refusals).items()}
+    operation["responses"] = {**told, **operation["responses"]}
 
 
 def _schemas() -> dict[str, Any]:
