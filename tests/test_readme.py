@@ -1,8 +1,10 @@
 """What the README says of settings, commands and formats is so."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import pytest
@@ -13,6 +15,9 @@ from app.domain.golden import GoldenTexts
 from app.domain.reading import read_golden_set
 from app.domain.reasons import Code
 from app.settings import variables
+from app.web.api import create_api
+from app.web.bodies import BuildBody
+from app.web.checks import SECRET
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,6 +72,19 @@ def test_the_example_of_a_golden_set_is_one() -> None:
     golden = read_golden_set(GoldenTexts(name="example", jsonl=jsonl, toml=toml))
     assert len(golden.questions) == 4
     assert golden.policy.protected_slices == ("exception",)
+
+
+def test_what_is_put_into_a_check_is_what_the_service_takes() -> None:
+    headers, sent = [json.loads(block) for block in blocks("json") if "$(" in block]
+    (operation,) = create_api(nothing, version="1").openapi()["paths"]["/v1/checks/azure-devops"].values()
+    taken = {each["name"] for each in operation["parameters"] if each["in"] == "header"}
+    assert len(taken) == 7
+    assert {*taken, SECRET} <= set(headers)
+    assert BuildBody.model_validate({**sent, "build_id": "417"}).build_id == "417"
+
+
+def nothing() -> NoReturn:
+    raise AssertionError("the document needs no open gate")
 
 
 def test_the_two_commands_are_targets_of_the_makefile() -> None:

@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from itertools import count
-from typing import Any
 
 from app.domain.audit import Entry, Kind, Record, last_flip, of_flip
 from app.domain.errors import GateError, LiveError, NotFoundError, StorageError
@@ -17,6 +16,7 @@ from app.domain.query import Session, joined_filter
 from app.domain.review import Ruling, standing
 from app.domain.run import Run
 from app.domain.watch import Shown, Watch, Watched, WatchedQuestion, shown, together
+from app.gate.background import Background
 from app.gate.compare import observed as observation_of
 from app.gate.control import THE_GATE, LiveControl
 from app.gate.flip import settle_when_due
@@ -308,37 +308,29 @@ class Watches:
     """The watches of this process, one task each. What it leaves undone, the next start takes up."""
 
     control: LiveControl
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _work: Background = field(default_factory=Background)
     _watching: set[int] = field(default_factory=set)
 
     def launch(self, flip: Record) -> None:
         """Watch a promotion in the background, unless that is under way here."""
         if flip.number not in self._watching:
             self._watching.add(flip.number)
-            self._keep(self._watch(flip))
+            self._work.begin(self._watch(flip))
 
     def resume(self) -> None:
         """Take up, in the background, what a process before this one left: an open change, an undone watch.
 
         Called when the service starts.
         """
-        self._keep(self._resume())
+        self._work.begin(self._resume())
 
     async def done(self) -> None:
         """Until every watch of this process has come to its end."""
-        await asyncio.gather(*self._tasks)
+        await self._work.done()
 
     async def stop(self) -> None:
         """End the work of this process."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        await self._work.stop()
 
     async def _resume(self) -> None:
         try:
