@@ -67,6 +67,7 @@ def _job(
     response_model=Taken,
     response_description="The check is taken; Azure DevOps is called back with its result",
     responses=declared(
+        HTTPStatus.UNAUTHORIZED,
         HTTPStatus.NOT_FOUND,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
