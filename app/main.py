@@ -22,6 +22,7 @@ from app.adapters.search import AzureSearch
 from app.domain.clearance import Rules
 from app.domain.errors import Fault, InputError
 from app.gate.audit import AuditTrail
+from app.gate.check_build import Checks
 from app.gate.control import FlipLimits, LiveControl
 from app.gate.execute import Execution, Limits
 from app.gate.opened import OpenGate
@@ -236,7 +237,23 @@ async def open_gate(settings: Settings, telemetry: Telemetry | None = None) -> A
             trail=trail,
             control=control,
             watches=None if control is None else Watches(control=control),
+            checks=await _checks(settings, control, stack),
         )
+
+
+async def _checks(settings: Settings, control: LiveControl | None, stack: AsyncExitStack) -> Checks | None:
+    """The checks of Azure DevOps; None where none are taken."""
+    secret = _secret(settings.check_secret)
+    if secret is None or control is None:
+        return None
+    from app.adapters.azure_devops import open_azure_devops  # noqa: PLC0415 — few services take checks
+
+    return Checks(
+        control=control,
+        callbacks=await stack.enter_async_context(open_azure_devops(settings.check_organizations)),
+        secret=secret,
+        patience_seconds=settings.run_timeout_seconds,
+    )
 
 
 def _rules(settings: Settings) -> Rules:

@@ -148,6 +148,19 @@ def _origin(value: str) -> str:
     return address
 
 
+def _organization(value: str) -> str:
+    address = _safe_address(value)
+    if not _SENDABLE.fullmatch(address) or any(mark in address for mark in "?#\\"):
+        raise ValueError("must be an organisation's address, https://dev.azure.com/<organisation>")
+    return address
+
+
+def _long(value: SecretStr) -> SecretStr:
+    if len(value.get_secret_value()) < _SHORTEST_KEY:
+        raise ValueError("must have at least 32 characters, and be random")
+    return _sendable(value)
+
+
 def _session_keys(value: SecretStr) -> SecretStr:
     keys = value.get_secret_value().split(",")
     if len(keys) > _MOST_KEYS or any(
@@ -199,6 +212,10 @@ class Settings(BaseSettings):
     entra_authority: SafeAddress = "https://login.microsoftonline.com"
     public_url: Annotated[str, AfterValidator(_origin)] | None = None
     session_keys: Annotated[SecretStr, AfterValidator(_session_keys)] | None = None
+    check_secret: Annotated[SecretStr, AfterValidator(_long)] | None = None
+    check_organizations: Annotated[
+        tuple[Annotated[str, AfterValidator(_organization)], ...], NoDecode, BeforeValidator(_listed)
+    ] = ()
     service_url: Address | None = None
     service_scope: str | None = None
     service_token: Secret | None = None
@@ -307,7 +324,8 @@ def read_settings(further: Callable[[Settings], Iterable[Fault]] = lambda _: ())
                 unset |= _default(fault.where)
         else:
             break
-    for fault in _live_faults({name.upper() for name, value in os.environ.items() if value}):
+    given = {name.upper() for name, value in os.environ.items() if value}
+    for fault in (*_live_faults(given), *_check_faults(given)):
         faults.setdefault(fault.where, []).append(fault)
     wrong = [fault for found in faults.values() for fault in found]
     wrong += [fault for fault in further(settings) if fault.where not in faults]
@@ -340,6 +358,25 @@ def _live_faults(given: Collection[str]) -> list[Fault]:
         found.append(Fault(where=_STORES[0], message=message))
     if of_setting and "GATE_LIVE_KEY" not in given:
         message = f"is not set: the key that names the live index, for {', '.join(of_setting)}"
+        found.append(Fault(where="GATE_LIVE_KEY", message=message))
+    return found
+
+
+def _check_faults(given: Collection[str]) -> list[Fault]:
+    """What the variables of checks lack."""
+    if {"GATE_CHECK_SECRET", "GATE_CHECK_ORGANIZATIONS"}.isdisjoint(given):
+        return []
+    needed = {
+        "GATE_CHECK_SECRET": "what a check of Azure DevOps proves with that it may ask: at least 32 random characters",
+        "GATE_CHECK_ORGANIZATIONS": "the organisations whose checks are answered, https://dev.azure.com/<organisation>",
+    }
+    found = [
+        Fault(where=name, message=f"is not set: {meaning}")
+        for name, meaning in needed.items()
+        if name not in given
+    ]
+    if {"GATE_LIVE_KEY", "GATE_LIVE_ALIAS"}.isdisjoint(given):
+        message = "is not set, nor GATE_LIVE_ALIAS: a check asks whether a run may be promoted"
         found.append(Fault(where="GATE_LIVE_KEY", message=message))
     return found
 

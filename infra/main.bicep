@@ -62,6 +62,13 @@ param entraClientSecret string = ''
 //checkov:skip=CKV_AZURE_131:The default is two new random values of each deployment, and written nowhere
 param sessionKeys string = '${newGuid()}${newGuid()}'
 
+@description('Secret of checks of Azure DevOps environments, 32 random characters or more. Empty: there are none.')
+@secure()
+param checkSecret string = ''
+
+@description('Addresses of the organisations whose checks are answered, comma-separated: https://dev.azure.com/contoso.')
+param checkOrganizations string = ''
+
 @description('Address that people reach the service by. Empty: the one that the platform gives it.')
 param publicUrl string = ''
 
@@ -136,9 +143,14 @@ var optionalSettings = filter([
     name: 'GATE_REQUIRED_SETS'
     value: requiredSets
   }
+  {
+    name: 'GATE_CHECK_ORGANIZATIONS'
+    value: checkOrganizations
+  }
 ], setting => !empty(setting.value))
 
 var hasClientSecret = !empty(entraClientSecret)
+var hasCheckSecret = !empty(checkSecret)
 
 resource search 'Microsoft.Search/searchServices@2023-11-01' existing = {
   name: searchServiceName
@@ -436,6 +448,11 @@ resource service 'Microsoft.App/containerApps@2024-03-01' = {
           name: 'entra-client-secret'
           value: entraClientSecret
         }
+      ] : [], hasCheckSecret ? [
+        {
+          name: 'check-secret'
+          value: checkSecret
+        }
       ] : [])
       ingress: {
         external: externalIngress
@@ -510,6 +527,11 @@ resource service 'Microsoft.App/containerApps@2024-03-01' = {
             {
               name: 'GATE_ENTRA_CLIENT_SECRET'
               secretRef: 'entra-client-secret'
+            }
+          ] : [], hasCheckSecret ? [
+            {
+              name: 'GATE_CHECK_SECRET'
+              secretRef: 'check-secret'
             }
           ] : [], optionalSettings)
           probes: [

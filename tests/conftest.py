@@ -4,7 +4,7 @@ import os
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.azurite", "tests.directory"]
+pytest_plugins = ["tests.azure_devops", "tests.azurite", "tests.directory"]
 
 # CI decides on a submission: there the same examples every time; elsewhere new ones, to find new faults
 settings.register_profile("ci", derandomize=True, deadline=None)

@@ -1,8 +1,10 @@
 """What the README says of settings, commands and formats is so."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import pytest
@@ -11,8 +13,11 @@ from app.__main__ import gate
 from app.domain.condition import Need
 from app.domain.golden import GoldenTexts
 from app.domain.reading import read_golden_set
-from app.domain.reasons import Code
+from app.domain.reasons import Code, Reason, Verdict, verdict
 from app.settings import variables
+from app.web.api import create_api
+from app.web.bodies import BuildBody
+from app.web.checks import SECRET
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -61,12 +66,41 @@ def test_every_condition_of_a_promotion_is_in_the_table(need: Need) -> None:
     assert any(f"`{need}`" in row.split(" | ")[0] for row in rows)
 
 
+def runbook() -> list[str]:
+    """The first columns of the tables that say what to do."""
+    chapter = README.partition("\n## Operate\n")[2].partition("\n## ")[0]
+    return [line.split(" | ")[0] for line in chapter.splitlines() if line.startswith("| ")]
+
+
+@pytest.mark.parametrize("need", list(Need))
+def test_the_runbook_has_a_row_for_every_condition(need: Need) -> None:
+    assert len([row for row in runbook() if f"`{need}`" in row]) == 1
+
+
+@pytest.mark.parametrize("code", [code for code in Code if verdict((Reason(code=code),)) is Verdict.ERROR])
+def test_the_runbook_has_a_row_for_every_error(code: Code) -> None:
+    assert len([row for row in runbook() if f"`{code}`" in row]) == 1
+
+
 def test_the_example_of_a_golden_set_is_one() -> None:
     (jsonl,) = [block for block in blocks("json") if '"answers"' in block]
     (toml,) = blocks("toml")
     golden = read_golden_set(GoldenTexts(name="example", jsonl=jsonl, toml=toml))
     assert len(golden.questions) == 4
     assert golden.policy.protected_slices == ("exception",)
+
+
+def test_what_is_put_into_a_check_is_what_the_service_takes() -> None:
+    headers, sent = [json.loads(block) for block in blocks("json") if "$(" in block]
+    (operation,) = create_api(nothing, version="1").openapi()["paths"]["/v1/checks/azure-devops"].values()
+    taken = {each["name"] for each in operation["parameters"] if each["in"] == "header"}
+    assert len(taken) == 7
+    assert {*taken, SECRET} <= set(headers)
+    assert BuildBody.model_validate({**sent, "build_id": "417"}).build_id == "417"
+
+
+def nothing() -> NoReturn:
+    raise AssertionError("the document needs no open gate")
 
 
 def test_the_two_commands_are_targets_of_the_makefile() -> None:

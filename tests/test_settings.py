@@ -164,3 +164,61 @@ def test_the_scheme_of_an_address_is_known_in_capitals_too(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     assert "in clear" in faults(monkeypatch, GATE_SEARCH_ENDPOINT=address)["GATE_SEARCH_ENDPOINT"]
+
+
+# checks of Azure DevOps
+
+CHECK, ORGANIZATIONS = "GATE_CHECK_SECRET", "GATE_CHECK_ORGANIZATIONS"
+CHECK_SECRET = "0123456789abcdef0123456789abcdef"  # the shortest there may be
+CONTOSO = "https://dev.azure.com/contoso"
+
+
+def test_checks_take_a_secret_and_organisations(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(monkeypatch).check_secret is None
+    two = f" {CONTOSO}/ ,https://contoso.visualstudio.com,"
+    found = read(monkeypatch, **{CHECK: CHECK_SECRET, ORGANIZATIONS: two, ALIAS: "live"})
+    assert found.check_organizations == (CONTOSO, "https://contoso.visualstudio.com")
+    assert CHECK_SECRET not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("variables", "wrong"),
+    [
+        ({CHECK: CHECK_SECRET}, {ORGANIZATIONS: "is not set", NAME: "is not set"}),
+        ({ORGANIZATIONS: CONTOSO, ALIAS: "live"}, {CHECK: "is not set"}),
+        ({CHECK: CHECK_SECRET, ORGANIZATIONS: CONTOSO}, {NAME: "may be promoted"}),
+        (
+            {CHECK: CHECK_SECRET[1:], ORGANIZATIONS: "http://dev.azure.com/contoso"},
+            {CHECK: "32", ORGANIZATIONS: "https", NAME: "is not set"},
+        ),
+        ({CHECK: f"{CHECK_SECRET}\n", ORGANIZATIONS: CONTOSO, ALIAS: "live"}, {CHECK: "copied whole"}),
+        (
+            {CHECK: CHECK_SECRET, ORGANIZATIONS: f"{CONTOSO},contoso", ALIAS: "live"},
+            {ORGANIZATIONS: "address"},
+        ),
+        (
+            {CHECK: CHECK_SECRET, ORGANIZATIONS: "https://a:b@x/y", ALIAS: "live"},
+            {ORGANIZATIONS: "user name"},
+        ),
+        (
+            {CHECK: CHECK_SECRET, ORGANIZATIONS: f"{CONTOSO}?x=1", ALIAS: "live"},
+            {ORGANIZATIONS: "organisation"},
+        ),
+        (
+            {CHECK: CHECK_SECRET, ORGANIZATIONS: f"{CONTOSO}#x", ALIAS: "live"},
+            {ORGANIZATIONS: "organisation"},
+        ),
+        (
+            {CHECK: CHECK_SECRET, ORGANIZATIONS: "https://x/a b", ALIAS: "live"},
+            {ORGANIZATIONS: "organisation"},
+        ),
+    ],
+)
+def test_checks_that_are_set_up_by_half_are_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], wrong: dict[str, str]
+) -> None:
+    found = faults(monkeypatch, **variables)
+    assert found.keys() == wrong.keys()
+    for name, words in wrong.items():
+        assert words in found[name]
+    assert not any(CHECK_SECRET[1:] in message for message in found.values())

@@ -51,6 +51,13 @@ class SigningKeys:
             raise DirectoryError(str(self._failure)) from self._failure
         return found
 
+    async def ready(self) -> None:
+        """DirectoryError while there is no key at all: no token could be told from a forged one."""
+        if not self._keys:
+            await self.find("")
+        if not self._keys:
+            raise DirectoryError("The keys that the tenant signs with have not been read yet.")
+
     def _age(self) -> float:
         return self._clock() - self._read_at
 
@@ -85,6 +92,10 @@ class TokenReader:
         if "nonce" in claims:
             raise TokenError("This is the token of a sign-in, which opens no API: ask for an access token.")
         return caller_of(claims)
+
+    async def ready(self) -> None:
+        """DirectoryError where no token could be read now."""
+        await self._keys.ready()
 
     async def claims(self, token: str) -> Mapping[str, Any]:
         """What a good token says. Errors as above."""

@@ -22,11 +22,11 @@ class Followed:
     """
 
     run: str
-    flip: Record | None
-    under_way: Record | None
-    watch: Record | None
-    undone: Record | None
-    refused: Record | None
+    flip: Record | None = None
+    under_way: Record | None = None
+    watch: Record | None = None
+    undone: Record | None = None
+    refused: Record | None = None
     ended: bool
 
 
@@ -49,41 +49,31 @@ async def followed(trail: AuditTrail, records: RunRecords, run_id: str, seconds:
 def of_run(records: Sequence[Record], run: Run) -> Followed:
     """The same from the records of the audit."""
     flips = history(records)
+    begun = open_flip(records)
+    under_way = begun if begun is not None and begun.run == run.id else None
     place = next((n for n in reversed(range(len(flips))) if _promoted(flips[n], run)), None)
-    under_way = open_flip(records)
-    if under_way is not None and under_way.run != run.id:
-        under_way = None
     if place is None:
-        return Followed(
-            run=run.id,
-            flip=None,
-            under_way=under_way,
-            watch=None,
-            undone=None,
-            refused=None,
-            ended=under_way is None,
-        )
-    flip = flips[place]
-    watch = of_flip(records, Kind.WATCHED, flip)
+        return Followed(run=run.id, under_way=under_way, ended=under_way is None)
+    watch = of_flip(records, Kind.WATCHED, flips[place])
     undone = flips[place + 1] if place + 1 < len(flips) else None
-    refused = of_flip(records, Kind.REFUSED, flip)
-    to_roll_back = (
-        run.policy.auto_rollback
-        and watch is not None
-        and watch.watch is not None
-        and watch.watch.state is Watch.FAILED
-    )
+    refused = of_flip(records, Kind.REFUSED, flips[place])
+    told = undone is not None or (watch is not None and (refused is not None or not _goes_back(watch, run)))
     return Followed(
         run=run.id,
-        flip=flip,
+        flip=flips[place],
         under_way=under_way,
         watch=watch,
         undone=undone,
         refused=refused,
-        ended=undone is not None
-        or (watch is not None and under_way is None and (refused is not None or not to_roll_back)),
+        ended=told and under_way is None,
     )
 
 
 def _promoted(flip: Record, run: Run) -> bool:
     return flip.kind is Kind.PROMOTED and flip.run == run.id
+
+
+def _goes_back(watch: Record, run: Run) -> bool:
+    """Whether the promotion is to be rolled back by itself after this watch."""
+    failed = watch.watch is not None and watch.watch.state is Watch.FAILED
+    return failed and run.policy.auto_rollback

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.gate.audit import AuditTrail
+from app.gate.check_build import Checks
 from app.gate.control import LiveControl
 from app.gate.execute import Execution
 from app.gate.ports import LivePointer, SearchService
@@ -18,7 +19,8 @@ class OpenGate:
     """The gate, its adapters opened. `stamp` makes the id, time and seed of a new run.
 
     `trail`: the audit. `live`: what names the live index; `control`, `watches`: what it takes to change it, and to
-    watch it. None where no setting says where the live index name is kept.
+    watch it. None where no setting says where the live index name is kept. `checks`: those of Azure DevOps; None
+    where none are taken.
     """
 
     records: RunRecords
@@ -31,3 +33,4 @@ class OpenGate:
     trail: AuditTrail
     control: LiveControl | None = None
     watches: Watches | None = None
+    checks: Checks | None = None

@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from itertools import count
-from typing import Any
 
 from app.domain.audit import Entry, Kind, Record, last_flip, of_flip
 from app.domain.errors import GateError, LiveError, NotFoundError, StorageError
@@ -17,6 +16,7 @@ from app.domain.query import Session, joined_filter
 from app.domain.review import Ruling, standing
 from app.domain.run import Run
 from app.domain.watch import Shown, Watch, Watched, WatchedQuestion, shown, together
+from app.gate.background import Background
 from app.gate.compare import observed as observation_of
 from app.gate.control import THE_GATE, LiveControl
 from app.gate.flip import settle_when_due
@@ -252,7 +252,10 @@ class _Watching:
         """`unread`: why it is not known what is live in the end; only a failure outweighs that."""
         state = together(questions)
         named = {each: [q.id for q in questions if q.shown is each] for each in Shown}
-        told = [f"{len(questions)} questions asked of {self.index!r}: {len(named[Shown.HOLDS])} hold."]
+        many, good = len(questions), len(named[Shown.HOLDS])
+        told = [
+            f"{many} question{'' if many == 1 else 's'} asked of {self.index!r}: {good} hold{'s' if good == 1 else ''}."
+        ]
         for each, what in (
             (Shown.AS_JUDGED, "are out of context, as they were judged"),
             (Shown.FAILED, "FAILED"),
@@ -305,37 +308,29 @@ class Watches:
     """The watches of this process, one task each. What it leaves undone, the next start takes up."""
 
     control: LiveControl
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _work: Background = field(default_factory=Background)
     _watching: set[int] = field(default_factory=set)
 
     def launch(self, flip: Record) -> None:
         """Watch a promotion in the background, unless that is under way here."""
         if flip.number not in self._watching:
             self._watching.add(flip.number)
-            self._keep(self._watch(flip))
+            self._work.begin(self._watch(flip))
 
     def resume(self) -> None:
         """Take up, in the background, what a process before this one left: an open change, an undone watch.
 
         Called when the service starts.
         """
-        self._keep(self._resume())
+        self._work.begin(self._resume())
 
     async def done(self) -> None:
         """Until every watch of this process has come to its end."""
-        await asyncio.gather(*self._tasks)
+        await self._work.done()
 
     async def stop(self) -> None:
         """End the work of this process."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        await self._work.stop()
 
     async def _resume(self) -> None:
         try:

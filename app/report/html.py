@@ -95,9 +95,18 @@ def shown_lost(lists: Lists, wanted: Filter, number: int = 1) -> tuple[str, ...]
 
 
 def first_page(
-    run: Run, lists: Lists, decisions: Decisions, wanted: Filter, reader: Reader = _ANYBODY
+    run: Run,
+    lists: Lists,
+    decisions: Decisions,
+    wanted: Filter,
+    reader: Reader = _ANYBODY,
+    *,
+    promotable: bool = False,
 ) -> str:
-    """The served page of a run: everything but the rest of long lists. `lists` hold the contexts of `shown_lost`."""
+    """The served page of a run: everything but the rest of long lists. `lists` hold the contexts of `shown_lost`.
+
+    `promotable`: it has a page that tells whether the candidate may go live.
+    """
     view = View(
         run=run,
         lists=lists.filtered(wanted),
@@ -106,6 +115,7 @@ def first_page(
         base=f"/runs/{run.id}",
         wanted=wanted,
         reader=reader,
+        promotable=promotable,
     )
     return TEMPLATES.get_template("report.html").render(**_told(run, decisions), view=view)
 
@@ -206,6 +216,7 @@ class View:
     wanted: Filter = _EVERYTHING
     listed: tuple[str, int] | None = None
     reader: Reader = _ANYBODY
+    promotable: bool = False
 
     @property
     def served(self) -> bool:

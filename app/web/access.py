@@ -58,6 +58,7 @@ NEEDED: Mapping[
     "GET /v1/live/retirement": ANY,
     "GET /v1/audit": ANY,
     "GET /v1/audit/verification": ANY,
+    "POST /v1/checks/azure-devops": OPEN,  # to whoever has the secret of checks: see checks.py
     # pages and their forms
     "GET /": ANY,
     "GET /runs/{run_id}": ANY,
@@ -78,6 +79,10 @@ class Tokens(Protocol):
 
     async def caller(self, token: str) -> Caller:
         """Who sent it. TokenError if it is not good, DirectoryError where that cannot be known now."""
+        ...
+
+    async def ready(self) -> None:
+        """DirectoryError where no token could be read now."""
         ...
 
 

@@ -15,10 +15,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from app.domain.caller import Role
 from app.domain.errors import GateError, UnauthenticatedError
 from app.gate.opened import OpenGate
 from app.web import (
     access,
+    checks,
     downloads,
     golden_sets,
     health,
@@ -31,6 +33,7 @@ from app.web import (
     sign_in,
 )
 from app.web.bodies import (
+    BuildBody,
     CheckBody,
     JudgeBody,
     JudgeSinceBody,
@@ -42,7 +45,7 @@ from app.web.bodies import (
 )
 from app.web.guard import Guard
 from app.web.loopback import LoopbackOnly
-from app.web.problems import Problem, as_json, refusal
+from app.web.problems import Problem, as_json, declared, refusal
 from app.web.starts import Starts
 
 
@@ -76,6 +79,8 @@ def create_api(
                 await gate.supervisor.stop()
                 if gate.watches is not None:
                     await gate.watches.stop()
+                if gate.checks is not None:
+                    await gate.checks.stop()
 
     api = _Api(
         title="search-index-gate",
@@ -90,7 +95,7 @@ def create_api(
         generate_unique_id_function=_operation_id,
         telemetry={"auto_configure": False, "operation_spans": False, "logs": False},  # one span a request
     )
-    rooms = (runs, live, downloads, judge, reviews, golden_sets, health, sign_in, live_pages, pages)
+    rooms = (runs, live, downloads, judge, reviews, golden_sets, health, checks, sign_in, live_pages, pages)
     for router in (each.router for each in rooms):
         api.include_router(router)
     api.include_router(reviews.forms)
@@ -130,13 +135,30 @@ class _Api(FastAPI):
             document = super().openapi()
             components = document.setdefault("components", {})
             components["securitySchemes"] = {
-                "entra": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
+                "entra": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+                "check": {"type": "apiKey", "in": "header", "name": checks.SECRET},
             }
-            document["security"] = [{"entra": []}, {}]
+            for path, operations in document["paths"].items():
+                for method, operation in operations.items():
+                    _complete(operation, access.NEEDED[f"{method.upper()} {path}"])
             schemas = components.setdefault("schemas", {})
             for name, schema in _schemas().items():
                 schemas.setdefault(name, schema)
         return super().openapi()
+
+
+def _complete(operation: dict[str, Any], needed: frozenset[Role] | None) -> None:
+    """Add to an operation's description what holds for all: who may call it, and how others are refused."""
+    refusals = []
+    if needed is not access.OPEN:
+        operation["security"] = [{"entra": []}, {}]  # or nobody signs in at all
+        roles = " or ".join(role for role in Role if role in needed)
+        operation["description"] = f"{operation['description']}\n\nNeeds the role {roles}."
+        refusals += [HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE]
+    if any(each["in"] in ("query", "header") for each in operation.get("parameters", ())):
+        refusals.append(HTTPStatus.UNPROCESSABLE_ENTITY)
+    told = {str(status): meaning for status, meaning in declared(*refusals).items()}
+    operation["responses"] = {**told, **operation["responses"]}
 
 
 def _schemas() -> dict[str, Any]:
@@ -150,6 +172,7 @@ def _schemas() -> dict[str, Any]:
         OverrideBody,
         PromoteBody,
         RollbackBody,
+        BuildBody,
     )
     _, bodies = models_json_schema([(each, "validation") for each in received], ref_template=template)
     problem = TypeAdapter(Problem).json_schema(ref_template=template, mode="serialization")

@@ -215,6 +215,12 @@ class RollbackBody(_Body):
         )
 
 
+class BuildBody(_Body):
+    """A build of Azure DevOps, by its number."""
+
+    build_id: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,20}$")]
+
+
 Body = TypeVar("Body", bound=_Body)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Literal
@@ -13,7 +14,7 @@ from starlette.responses import Response
 from app.domain.errors import BrokenError, GateError
 from app.domain.reasons import Code
 from app.gate.ports import SearchService
-from app.gate.records import RunRecords
+from app.web.access import Access
 from app.web.opened import Gate
 from app.web.problems import as_json, declared, plain
 
@@ -44,9 +45,14 @@ async def healthz() -> Response:
 
 @router.get("/readyz", response_model=Ready, responses=declared(HTTPStatus.SERVICE_UNAVAILABLE))
 async def readyz(request: Request, gate: Gate) -> Response:
-    """Search and storage can be reached; if not, 503 says which cannot, and why."""
-    storage, search = await asyncio.gather(_storage(gate.records), _search(gate.search))
-    components = {"storage": storage, "search": search}
+    """Whatever the work needs can be reached; if not, 503 says what cannot, and why."""
+    asked: dict[str, Awaitable[object]] = {"storage": gate.records.ready(), "search": _search(gate.search)}
+    if gate.live is not None:
+        asked["live"] = gate.live.read(asyncio.get_running_loop().time() + PATIENCE)
+    access: Access | None = request.app.state.access
+    if access is not None:
+        asked["sign-in"] = access.tokens.ready()
+    components = dict(zip(asked, await asyncio.gather(*map(_wrong, asked.values())), strict=True))
     wrong = [f"{name}: {reason}" for name, reason in components.items() if reason]
     if wrong:
         status = HTTPStatus.SERVICE_UNAVAILABLE
@@ -54,11 +60,11 @@ async def readyz(request: Request, gate: Gate) -> Response:
     return Response(json.dumps({"status": "ready", "components": components}), media_type="application/json")
 
 
-async def _storage(records: RunRecords) -> str | None:
-    """Why runs cannot be read; None: they can."""
+async def _wrong(asking: Awaitable[object]) -> str | None:
+    """Why there is no answer; None: there is one."""
     try:
         async with asyncio.timeout(PATIENCE):
-            await records.ready()
+            await asking
     except TimeoutError:
         return f"No answer within {PATIENCE:g} seconds."
     except GateError as error:
@@ -66,15 +72,10 @@ async def _storage(records: RunRecords) -> str | None:
     return None
 
 
-async def _search(search: SearchService) -> str | None:
-    """Why the search service cannot be asked; None: it can."""
+async def _search(search: SearchService) -> None:
+    """Raises what keeps the search service from being asked."""
     try:
-        async with asyncio.timeout(PATIENCE):
-            await search.describe(_PROBE, asyncio.get_running_loop().time() + PATIENCE)
-    except TimeoutError:
-        return f"No answer within {PATIENCE:g} seconds."
+        await search.describe(_PROBE, asyncio.get_running_loop().time() + PATIENCE)
     except BrokenError as error:
-        return None if error.code == Code.INDEX_MISSING else str(error)
-    except GateError as error:
-        return str(error)
-    return None
+        if error.code != Code.INDEX_MISSING:
+            raise

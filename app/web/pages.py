@@ -25,7 +25,6 @@ from app.domain.review import reviewable
 from app.domain.run import Run, State
 from app.gate.opened import OpenGate
 from app.gate.reviews import waivers
-from app.report.decisions import Decisions
 from app.report.escaping import visible
 from app.report.html import TITLES, first_page, list_page, place_of, shown_lost
 from app.report.lists import Filter, Lists
@@ -162,6 +161,7 @@ async def runs_page(request: Request, gate: Gate, wanted: Annotated[Wanted, Quer
         older=older,
         trends=drawn,
         waived=waived,
+        has_live=gate.control is not None,
     )
 
 
@@ -194,18 +194,22 @@ async def run_page(
     drawn = await kept.of(gate, run)
     decisions = await decisions_of(gate, run, drawn.reviewable)
     lists = await _with_contexts(gate, drawn, shown_lost(drawn.lists, chosen.filter))
-    drawing = asyncio.to_thread(_first_page, run, lists, decisions, chosen.filter, reader(request))
-    return HTMLResponse(await drawing)
+    drawing = asyncio.to_thread(
+        first_page,
+        run,
+        lists,
+        decisions,
+        chosen.filter,
+        reader(request),
+        promotable=gate.control is not None and run.candidate.index != run.baseline.index,
+    )
+    return HTMLResponse((await drawing).encode())
 
 
 async def _with_contexts(gate: OpenGate, drawn: _Drawn, shown: Collection[str]) -> Lists:
     """The lists with the contexts of the questions that are shown, which alone are read whole."""
     seen = await gate.records.questions(drawn.run.id, shown) if shown else ()
     return drawn.lists.with_contexts(drawn.run, results(seen, drawn.run.query))
-
-
-def _first_page(run: Run, lists: Lists, decisions: Decisions, wanted: Filter, of: Reader) -> bytes:
-    return first_page(run, lists, decisions, wanted, of).encode()
 
 
 @router.get("/runs/{run_id}/question")

@@ -263,6 +263,8 @@ def _instance(request: Request) -> str:
 
 
 _DESCRIPTIONS = {
+    HTTPStatus.UNAUTHORIZED: "Nobody is signed in, or the token is not good",
+    HTTPStatus.FORBIDDEN: "Who is signed in lacks the role that is named",
     HTTPStatus.NOT_FOUND: "There is no such run or golden set, or this is not set up",
     HTTPStatus.CONFLICT: "The key was used for another request, the run is not done yet, or what is live forbids it",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large",

@@ -45,9 +45,9 @@ class Served:
 
 
 @contextmanager
-def serving() -> Iterator[Served]:
+def serving(service: Service | None = None) -> Iterator[Served]:
     """The service, from its start to its end."""
-    service = Service()
+    service = service or Service()
     server = uvicorn.Server(
         uvicorn.Config(service.application(), host="127.0.0.1", port=0, log_level="error", ws="none")
     )

@@ -69,13 +69,20 @@ def environment(main: Any, template: Any) -> dict[str, Any]:
     call = container["env"]["function"]
     optional = main["variables"]["optionalSettings"]["value"]["function"]
     assert (call["type"], optional["type"]) == ("concat", "filter")
-    always, if_secret, rest = call["parameters"].values()
+    always, *if_any, rest = call["parameters"].values()
     assert rest == "optionalSettings"
-    secret = if_secret["operator"]["operands"]["true_value"]
-    pairs = [*always, *secret, *optional["parameters"]["input_array"]]
+    pairs = [*always, *chosen(if_any), *optional["parameters"]["input_array"]]
     names = [pair["name"] for pair in pairs]
     assert len(names) == len(set(names))
     return {pair["name"]: pair.get("value", pair.get("secretRef")) for pair in pairs}
+
+
+def chosen(conditions: list[Any]) -> Iterator[Any]:
+    """What stands in lists of the kind `has ? [...] : []`."""
+    for each in conditions:
+        operands = each["operator"]["operands"]
+        assert operands["false_value"] == []
+        yield from operands["true_value"]
 
 
 def configured(node: Any) -> Any:
@@ -360,6 +367,8 @@ def test_the_settings_keep_the_service_closed_and_without_keys(environment: dict
         "GATE_PUBLIC_URL",
         "GATE_SESSION_KEYS",
         "GATE_ENTRA_CLIENT_SECRET",
+        "GATE_CHECK_SECRET",
+        "GATE_CHECK_ORGANIZATIONS",
         "APPLICATIONINSIGHTS_CONNECTION_STRING",
     }
     assert environment["GATE_AUTH"] == "entra"
@@ -371,11 +380,12 @@ def test_what_is_secret_is_a_parameter_that_nobody_is_shown_and_a_secret_of_the_
     main: Any, environment: dict[str, Any]
 ) -> None:
     secrets = main["resources"]["service"]["config"]["properties"]["configuration"]["secrets"]
-    always, if_any = secrets["function"]["parameters"].values()
-    pairs = [*always, *if_any["operator"]["operands"]["true_value"]]
+    always, *if_any = secrets["function"]["parameters"].values()
+    pairs = [*always, *chosen(if_any)]
     assert {pair["name"]: pair["value"] for pair in pairs} == {
         environment["GATE_SESSION_KEYS"]: "sessionKeys",
         environment["GATE_ENTRA_CLIENT_SECRET"]: "entraClientSecret",
+        environment["GATE_CHECK_SECRET"]: "checkSecret",
     }
     for pair in pairs:
         kinds = [each["type"] for each in main["parameters"][pair["value"]]["decorators"]]
@@ -447,6 +457,8 @@ def test_the_service_starts_with_what_is_set(
         "GATE_ENTRA_TENANT_ID": guid,
         "GATE_ENTRA_AUDIENCE": guid,
         "GATE_ENTRA_CLIENT_SECRET": "secret",
+        "GATE_CHECK_SECRET": guid,
+        "GATE_CHECK_ORGANIZATIONS": "https://dev.azure.com/contoso",
         "GATE_PUBLIC_URL": "https://search-index-gate.contoso.example",
         "GATE_SESSION_KEYS": guid + guid,
         "GATE_RUNS_URL": "https://gate1234567890abc.blob.core.windows.net/runs",

@@ -154,7 +154,7 @@ def test_a_release_from_its_clearance_to_its_roll_back_and_the_audit_of_it(gate:
         assert made.status == 0, made.said
         first, watched = made.out.splitlines()
         assert first == "promoted: kb-v2 in place of kb-v1"
-        assert watched.startswith("watch: held. 1 questions asked of 'kb-v2': 1 hold.")
+        assert watched.startswith("watch: held. 1 question asked of 'kb-v2': 1 holds.")
         now = setting(place)
         assert (now.value, now.content_type, now.tags) == ("kb-v2", TYPE, TAGS)
 

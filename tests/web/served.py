@@ -14,6 +14,7 @@ from app.domain.errors import NotFoundError
 from app.domain.golden import GoldenTexts
 from app.domain.query import Embedding
 from app.gate.audit import AuditTrail
+from app.gate.check_build import Callbacks, Checks
 from app.gate.control import FlipLimits, LiveControl
 from app.gate.execute import Execution, Limits
 from app.gate.opened import OpenGate
@@ -24,6 +25,7 @@ from app.gate.supervise import Supervisor
 from app.gate.watch import Watches
 from app.web.access import Access
 from app.web.api import create_api
+from tests.azure_devops import SECRET
 from tests.fakes.live import FakeLive
 from tests.fakes.search import FakeSearch
 from tests.fakes.store import MemoryStore
@@ -81,14 +83,15 @@ def body(**members: Any) -> dict[str, Any]:
 
 @dataclass(slots=True, kw_only=True)
 class Service:
-    """What outlives a process: the store, the search service, the ids that were given out, and where the live
-    index is named, if anywhere.
+    """What outlives a process: the store, the search service, the ids that were given out, where the live
+    index is named, and who is told of checks, if anybody.
     """
 
     store: MemoryStore = field(default_factory=MemoryStore)
     search: FakeSearch = field(default_factory=FakeSearch)
     golden_sets: DeployedSets = field(default_factory=DeployedSets)
     live: FakeLive | None = None
+    callbacks: Callbacks | None = None
     _started: int = 0
     _claims: int = 0
 
@@ -165,6 +168,14 @@ class Service:
             live=self.live,
             control=control,
             watches=None if control is None else Watches(control=control),
+            checks=self._checks(control),
+        )
+
+    def _checks(self, control: LiveControl | None) -> Checks | None:
+        if control is None or self.callbacks is None:
+            return None
+        return Checks(
+            control=control, callbacks=self.callbacks, secret=SECRET, patience_seconds=60, poll_seconds=0
         )
 
     def _control(self, live: FakeLive, records: RunRecords, trail: AuditTrail) -> LiveControl:

@@ -3,10 +3,13 @@
 import httpx
 import pytest
 
-from app.domain.errors import BrokenError, StorageError
+from app.domain.errors import BrokenError, LiveError, StorageError
 from app.domain.reasons import Code
 from app.web import health
+from tests.directory import Directory
+from tests.fakes.live import FakeLive, When
 from tests.web.served import Service, problem
+from tests.web.signing_in import access_of
 
 
 async def test_alive_asks_nobody(service: Service, client: httpx.AsyncClient) -> None:
@@ -45,3 +48,32 @@ async def test_not_ready_when_search_hangs(
     monkeypatch.setattr(health, "PATIENCE", 0.05)
     service.search.latency = 60
     assert problem(await client.get("/readyz"), 503)["components"]["search"]
+
+
+async def test_not_ready_when_what_names_the_live_index_fails() -> None:
+    live = FakeLive(index="kb-v1")
+    async with Service(live=live).serving() as client:
+        assert (await client.get("/readyz")).json()["components"]["live"] is None
+        live.fail(1, When.BEFORE, error=LiveError("The store refuses."))
+        found = problem(await client.get("/readyz"), 503)
+    assert found["components"] == {"storage": None, "search": None, "live": "The store refuses."}
+
+
+async def test_not_ready_while_nobody_could_sign_in() -> None:
+    with Directory() as directory:
+        directory.away = True
+        async with Service().serving(open_access=access_of(directory)) as client:
+            found = problem(await client.get("/readyz"), 503)
+            assert directory.issuer in found["components"]["sign-in"]
+            assert problem(await client.get("/readyz"), 503)["components"]["sign-in"]
+    assert directory.keys_read == 0
+
+
+async def test_ready_once_the_tenants_keys_were_read() -> None:
+    with Directory() as directory:
+        async with Service().serving(open_access=access_of(directory)) as client:
+            for _ in range(2):
+                assert (await client.get("/readyz")).json()["components"]["sign-in"] is None
+            directory.away = True  # the keys are used for a day
+            assert (await client.get("/readyz")).status_code == 200
+    assert directory.keys_read == 1

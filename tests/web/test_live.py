@@ -5,6 +5,7 @@ import pytest
 
 from tests.fakes.live import FakeLive
 from tests.web.served import Service, done, problem
+from tests.web.signing_in import forms
 
 FORM = {"Sec-Fetch-Site": "same-origin", "Accept": "text/html"}
 HOSTILE = "<script>alert(1)</script> & \x1b[31m"
@@ -161,12 +162,15 @@ class TestPages:
         before = await client.get(page, headers=FORM)
         assert "Make kb-v2 live" in before.text
         assert "does not hold" not in before.text
+        for leading in ("/", f"/runs/{run['id']}"):
+            link = page if leading != "/" else "/live"
+            assert f'href="{link}"' in (await client.get(leading, headers=FORM)).text
         sent = await client.post(page, headers=FORM, data={"reason": HOSTILE})
         assert (sent.status_code, sent.headers["location"]) == (303, page)
         await followed(client, run["id"])
         assert "promoted: kb-v2 in place of kb-v1" in (await client.get(page, headers=FORM)).text
         history = (await client.get("/live", headers=FORM)).text
-        assert "Live: kb-v2" in history
+        assert "<h1>kb-v2 is live</h1>" in history
         assert "<script>alert" not in history
         assert "\x1b" not in history
 
@@ -179,7 +183,8 @@ class TestPages:
         service.search.index("kb-v9")
         page = (await client.get(f"/runs/{run['id']}/promotion", headers=FORM)).text
         assert "Make kb-v2 live" not in page
-        assert page.index("baseline-live") < page.index("verdict</th>")
+        assert page.index("What keeps it from going live") < page.index("Baseline live</th>")
+        assert page.index("Baseline live</th>") < page.index("Verdict</th>")
 
     async def test_a_roll_back_and_a_drill_by_form(self, client: httpx.AsyncClient, service: Service) -> None:
         await promoted(client)
@@ -189,6 +194,25 @@ class TestPages:
         assert service.live is not None
         assert service.live.index == "kb-v2"
         assert (await client.post("/live/rollback", headers=FORM, data=form)).status_code == 303
+        assert service.live.index == "kb-v1"
+
+    async def test_what_was_named_by_hand_is_replaced_only_by_who_says_so(
+        self, client: httpx.AsyncClient, service: Service
+    ) -> None:
+        await promoted(client)
+        (form,) = forms((await client.get("/live")).text)
+        assert form.fields["confirm_live"] == "kb-v2"
+        assert service.live is not None
+        service.live.change("kb-v9")
+        page = (await client.get("/live")).text
+        (form,) = forms(page)
+        assert "confirm_live" not in form.fields, "it is for the reader to fill in"
+        assert '<input type="checkbox" name="confirm_live" value="kb-v9" required>' in page
+        sent = {**form.fields, "to": "kb-v1"}
+        assert (await client.post("/live/rollback", headers=FORM, data=sent)).status_code == 409
+        assert service.live.index == "kb-v9"
+        sent["confirm_live"] = "kb-v9"
+        assert (await client.post("/live/rollback", headers=FORM, data=sent)).status_code == 303
         assert service.live.index == "kb-v1"
 
     async def test_a_form_of_another_site_is_refused(
@@ -217,3 +241,12 @@ class TestWithoutAPlace:
                 assert "GATE_LIVE_ALIAS" in problem(await client.get(path), 404)["detail"]
             problem(await client.post(f"/v1/runs/{run['id']}/promote", json={}), 404)
             assert (await client.get("/v1/audit")).json() == {"records": [], "next": None}
+            for page in ("/live", f"/runs/{run['id']}/promotion"):
+                told = await client.get(page, headers=FORM)
+                assert told.status_code == 404
+                assert "GATE_LIVE_ALIAS" in told.text
+            for page in ("/", f"/runs/{run['id']}"):
+                found = await client.get(page, headers=FORM)
+                assert found.status_code == 200
+                assert "/live" not in found.text
+                assert "promotion" not in found.text

@@ -9,6 +9,7 @@ import pytest
 from app.domain import errors
 from app.domain.condition import Condition, Need
 from app.domain.errors import NotClearedError, StorageError
+from app.web.access import NEEDED, OPEN
 from app.web.api import create_api
 from app.web.problems import KINDS
 from tests.web.served import Service, body, problem
@@ -157,6 +158,7 @@ def test_the_openapi_document_names_the_calls_of_the_contract() -> None:
         "GET /v1/runs/{run_id}/golden.jsonl",
         "GET /v1/runs/{run_id}/golden.patch",
         "POST /v1/golden-sets/check",
+        "POST /v1/checks/azure-devops",
         "GET /healthz",
         "GET /readyz",
     }
@@ -168,7 +170,20 @@ def test_the_openapi_document_declares_every_refusal_as_a_problem() -> None:
         for status, response in operation["responses"].items():
             if status == "default" or int(status) >= 400:
                 assert list(response["content"]) == ["application/problem+json"], (name, status)
-    assert "422" not in operations()["GET /v1/runs/{run_id}/run.json"]["responses"]
+    assert "422" not in operations()["GET /v1/runs/{run_id}/reviews"]["responses"]
+
+
+def test_the_openapi_document_tells_who_may_call_what() -> None:
+    for name, operation in operations().items():
+        refused = {"401", "403"} & operation["responses"].keys()
+        if NEEDED[name] is OPEN:
+            assert "403" not in refused
+            assert {"entra": []} not in operation.get("security", [])
+        else:
+            assert refused == {"401", "403"}
+            assert operation["security"] == [{"entra": []}, {}]
+    promote = operations()["POST /v1/runs/{run_id}/promote"]["description"]
+    assert promote.endswith("\n\nNeeds the role Gate.Promote.")
 
 
 def test_every_reference_in_the_openapi_document_leads_somewhere() -> None:
