@@ -13,7 +13,7 @@ from app.__main__ import gate
 from app.domain.condition import Need
 from app.domain.golden import GoldenTexts
 from app.domain.reading import read_golden_set
-from app.domain.reasons import Code
+from app.domain.reasons import Code, Reason, Verdict, verdict
 from app.settings import variables
 from app.web.api import create_api
 from app.web.bodies import BuildBody
@@ -64,6 +64,22 @@ def test_every_reason_is_in_the_order_of_reasons(code: Code) -> None:
 def test_every_condition_of_a_promotion_is_in_the_table(need: Need) -> None:
     rows = [line for line in README.splitlines() if line.startswith("| `")]
     assert any(f"`{need}`" in row.split(" | ")[0] for row in rows)
+
+
+def runbook() -> list[str]:
+    """The first columns of the tables that say what to do."""
+    chapter = README.partition("\n## Operate\n")[2].partition("\n## ")[0]
+    return [line.split(" | ")[0] for line in chapter.splitlines() if line.startswith("| ")]
+
+
+@pytest.mark.parametrize("need", list(Need))
+def test_the_runbook_has_a_row_for_every_condition(need: Need) -> None:
+    assert len([row for row in runbook() if f"`{need}`" in row]) == 1
+
+
+@pytest.mark.parametrize("code", [code for code in Code if verdict((Reason(code=code),)) is Verdict.ERROR])
+def test_the_runbook_has_a_row_for_every_error(code: Code) -> None:
+    assert len([row for row in runbook() if f"`{code}`" in row]) == 1
 
 
 def test_the_example_of_a_golden_set_is_one() -> None:
