@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pydantic import TypeAdapter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -35,6 +34,7 @@ from app.domain.overrides import Override
 from app.domain.reading import decoded, read_golden_set, read_policy_table
 from app.domain.reasons import Verdict
 from app.domain.run import Run, State
+from app.domain.schema import adapter
 from app.gate.claims import until_free
 from app.gate.execute import OnProgress
 from app.gate.judge import judged, judged_since
@@ -470,12 +470,9 @@ class There:
         return f"gate run --service {shlex.quote(self.url)} --resume {run_id}"
 
 
-_REQUEST = TypeAdapter(StartRequest)
-
-
 def _body(request: StartRequest) -> dict[str, Any]:
     """The request as the API takes it: what was not asked for is left out."""
-    body = _REQUEST.dump_python(request, mode="json", exclude_none=True)
+    body = adapter(StartRequest).dump_python(request, mode="json", exclude_none=True)
     return {name: value for name, value in body.items() if value not in ({}, [], False)}
 
 

@@ -14,7 +14,7 @@ import httpx
 from azure.core.credentials import AccessToken
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from app.adapters.credentials import azure_identity
@@ -24,6 +24,7 @@ from app.domain.clearance import Clearance
 from app.domain.errors import ConflictError, Fault, GateError, InputError, UnderWayError
 from app.domain.overrides import Override
 from app.domain.run import Run
+from app.domain.schema import adapter
 from app.gate.follow import Followed
 from app.gate.live import Live
 from app.gate.promote import Promotion
@@ -37,16 +38,6 @@ class _Waiver(TypedDict):
     waived: Override | None
 
 
-_RUN = TypeAdapter(Run)
-_WAIVER = TypeAdapter(_Waiver)
-_LIVE = TypeAdapter(Live)
-_CLEARANCE = TypeAdapter(Clearance)
-_PROMOTION = TypeAdapter(Promotion)
-_FOLLOWED = TypeAdapter(Followed)
-_ROLLBACK = TypeAdapter(Rollback)
-_RETIREMENT = TypeAdapter(Retirement)
-_AUDIT = TypeAdapter(AuditPage)
-_VERIFICATION = TypeAdapter(Verification)
 _POLL_SECONDS = 20  # one request is held so long at most: well below an ingress's limit
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)  # between attempts that found no service
 _PATIENCE = 40  # attempts in a row without an answer, several minutes, before the service counts as gone
@@ -144,44 +135,44 @@ class GateService:
 
     async def waiver(self, run_id: str) -> Override | None:
         """The override that clears the run; None where none does."""
-        return self._answer(_WAIVER, await self._call("GET", f"/v1/runs/{run_id}/overrides"))["waived"]
+        return self._answer(_Waiver, await self._call("GET", f"/v1/runs/{run_id}/overrides"))["waived"]
 
     async def live(self) -> Live:
         """What is live."""
-        return self._answer(_LIVE, await self._call("GET", "/v1/live"))
+        return self._answer(Live, await self._call("GET", "/v1/live"))
 
     async def promote(self, run_id: str, request: Mapping[str, Any]) -> Promotion:
         """The run, promoted once however often the request had to be sent. ConflictError where it is refused."""
         response = await self._call("POST", f"/v1/runs/{_part(run_id)}/promote", json=request)
-        return self._answer(_PROMOTION, response)
+        return self._answer(Promotion, response)
 
     async def promotion(self, run_id: str) -> Followed:
         """What became of the promotion, ended, or as it is after some seconds."""
         path = f"/v1/runs/{_part(run_id)}/promotion"
-        return self._answer(_FOLLOWED, await self._call("GET", path, params={"wait": _POLL_SECONDS}))
+        return self._answer(Followed, await self._call("GET", path, params={"wait": _POLL_SECONDS}))
 
     async def clearance(self, run_id: str) -> Clearance:
         """Whether this caller may promote the run."""
-        return self._answer(_CLEARANCE, await self._call("GET", f"/v1/runs/{_part(run_id)}/clearance"))
+        return self._answer(Clearance, await self._call("GET", f"/v1/runs/{_part(run_id)}/clearance"))
 
     async def rollback(self, request: Mapping[str, Any]) -> Rollback:
         """The roll back, made or drilled. ConflictError where it is refused."""
-        return self._answer(_ROLLBACK, await self._call("POST", "/v1/live/rollback", json=request))
+        return self._answer(Rollback, await self._call("POST", "/v1/live/rollback", json=request))
 
     async def retirement(self) -> Retirement:
         """Which indexes are of no use any more."""
-        return self._answer(_RETIREMENT, await self._call("GET", "/v1/live/retirement"))
+        return self._answer(Retirement, await self._call("GET", "/v1/live/retirement"))
 
     async def verification(self) -> Verification:
         """Whether the audit is whole."""
-        return self._answer(_VERIFICATION, await self._call("GET", "/v1/audit/verification"))
+        return self._answer(Verification, await self._call("GET", "/v1/audit/verification"))
 
     async def audit(self) -> AsyncIterator[Record]:
         """Every record of the audit, the newest first."""
         before: int | None = 0
         while before is not None:
             params = {"before": before} if before else {}
-            page = self._answer(_AUDIT, await self._call("GET", "/v1/audit", params=params))
+            page = self._answer(AuditPage, await self._call("GET", "/v1/audit", params=params))
             for record in page.records:
                 yield record
             before = page.next
@@ -206,11 +197,11 @@ class GateService:
         raise GateError(f"The gate's service at {self._client.base_url} does not answer: {why}")
 
     def _run(self, response: httpx.Response) -> Run:
-        return self._answer(_RUN, response)
+        return self._answer(Run, response)
 
-    def _answer(self, expected: TypeAdapter[T], response: httpx.Response) -> T:
+    def _answer(self, expected: type[T], response: httpx.Response) -> T:
         try:
-            return expected.validate_json(response.content)
+            return adapter(expected).validate_json(response.content)
         except ValidationError:
             kind = response.headers.get("content-type", "no content type")
             raise GateError(

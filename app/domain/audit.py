@@ -12,11 +12,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from app.domain.condition import Condition
 from app.domain.errors import Fault
 from app.domain.fingerprint import json_digest
+from app.domain.schema import adapter
 from app.domain.watch import Watched
 
 
@@ -74,13 +75,9 @@ class Record(Entry):
     digest: str
 
 
-_ENTRY = TypeAdapter(Entry)
-_RECORD = TypeAdapter(Record)
-
-
 def sealed(entry: Entry, number: int, previous: str | None) -> bytes:
     """The record's document. Half characters, which no document could hold, become question marks."""
-    content = {**_ENTRY.dump_python(entry, mode="json"), "number": number, "previous": previous}
+    content = {**adapter(Entry).dump_python(entry, mode="json"), "number": number, "previous": previous}
     plain = json.loads(json.dumps(content, ensure_ascii=False).encode("utf-8", "replace"))
     return json.dumps({**plain, "digest": json_digest(plain)}, indent=1, sort_keys=True).encode()
 
@@ -91,7 +88,7 @@ def opened(data: bytes) -> Record:
     if content.get("digest") != _digest(content):
         raise ValueError("its content does not give the digest that it carries")
     try:
-        return _RECORD.validate_python(content)
+        return adapter(Record).validate_python(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])

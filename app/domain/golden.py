@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, Strict, StringConstraints, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, Field, Strict, StringConstraints
 
 from app.domain.fingerprint import json_digest
 from app.domain.policy import Policy
 from app.domain.query import QuerySettings
+from app.domain.schema import adapter
 
 NonEmpty = Annotated[str, StringConstraints(pattern=r"\S")]
 
@@ -93,16 +94,13 @@ class GoldenSet:
     digest: str
 
 
-_QUESTIONS = TypeAdapter(tuple[Question, ...])
-
-
 def digest(questions: tuple[Question, ...], settings: Mapping[str, Any]) -> str:
     """`sha256:…` over the content, whatever the files' layout: order of lines and keys, defaults written
     out or not, line ends and BOM make no difference.
     """
     by_id = tuple(sorted(questions, key=lambda question: question.id))
     content = {
-        "questions": _QUESTIONS.dump_python(by_id, mode="json", exclude_defaults=True),
+        "questions": adapter(tuple[Question, ...]).dump_python(by_id, mode="json", exclude_defaults=True),
         "settings": settings,
     }
     return json_digest(content)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import ConfigDict, Field, StringConstraints
 
 from app.domain.fingerprint import json_digest
+from app.domain.schema import adapter
 
 Name = Annotated[str, StringConstraints(pattern=r"\S")]
 Score = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -148,12 +149,9 @@ class Queries:
         return self.baseline if side is Side.BASELINE else self.candidate
 
 
-_QUERIES = TypeAdapter(Queries)
-
-
 def queries_digest(queries: Queries) -> str:
     """`sha256:…` over both sides' queries."""
-    return json_digest(_QUERIES.dump_python(queries, mode="json"))
+    return json_digest(adapter(Queries).dump_python(queries, mode="json"))
 
 
 def joined_filter(of_set: str, of_question: str) -> str | None:

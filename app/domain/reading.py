@@ -11,13 +11,14 @@ from datetime import date, datetime, time
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from app.domain.errors import Fault, InputError
 from app.domain.golden import GoldenSet, GoldenTexts, Question, digest
 from app.domain.policy import Policy
 from app.domain.query import QuerySettings
+from app.domain.schema import adapter
 
 _SIDES = ("baseline", "candidate")
 _TOP = ("owner", "review_by", "query", "policy")
@@ -72,7 +73,7 @@ def overridden(policy: Policy, changes: Mapping[str, Any], where: str) -> Policy
     sound = document.sound(_POLICY, changes, "policy")
     if document.faults:
         raise InputError(document.faults)
-    return _POLICY.value({**_POLICY.adapter.dump_python(policy, mode="json"), **sound})
+    return _POLICY.value({**adapter(Policy).dump_python(policy, mode="json"), **sound})
 
 
 def read_policy_table(text: str, where: str) -> dict[str, Any]:
@@ -96,13 +97,13 @@ class _Schema(Generic[T]):
     """A strict reader of one kind of object. `required`: stand-ins for the keys that have no default."""
 
     def __init__(self, kind: type[T], required: Mapping[str, Any] | None = None) -> None:
-        self.adapter: TypeAdapter[T] = TypeAdapter(kind)
+        self.kind: type[T] = kind
         self.names = tuple(each.name for each in fields(kind))
         self.required = required or {}
 
     def value(self, sound: Mapping[str, Any]) -> T:
         """The value of a sound part, with stand-ins for the required keys that are not in it."""
-        return self.adapter.validate_json(json.dumps({**self.required, **sound}))
+        return adapter(self.kind).validate_json(json.dumps({**self.required, **sound}))
 
     def sound_part(self, content: Mapping[str, Any]) -> tuple[dict[str, Any], _Faults]:
         """The keys without a fault, and every fault; so that one of them does not hide another."""
@@ -114,7 +115,7 @@ class _Schema(Generic[T]):
         unfit = {path[0] for path, _ in faults}
         sound = {key: each for key, each in content.items() if key not in unfit}
         try:
-            self.adapter.validate_json(json.dumps(sound))
+            adapter(self.kind).validate_json(json.dumps(sound))
         except ValidationError as error:
             for details in error.errors(include_url=False):
                 path = tuple(str(part) for part in details["loc"])
@@ -344,10 +345,10 @@ class _Settings:
             "owner": self.owner,
             "review_by": self.review_by and self.review_by.isoformat(),
             "query": [
-                _QUERY.adapter.dump_python(query, mode="json", exclude_defaults=True)
+                adapter(QuerySettings).dump_python(query, mode="json", exclude_defaults=True)
                 for query in self.queries
             ],
-            "policy": _POLICY.adapter.dump_python(self.policy, mode="json", exclude_defaults=True),
+            "policy": adapter(Policy).dump_python(self.policy, mode="json", exclude_defaults=True),
         }
 
     def refuse_unknown_slices(self, questions: Sequence[Question]) -> None:

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pydantic import TypeAdapter
-
 from app.domain.check import Check, Level, once
 from app.domain.definitions import Defined
 from app.domain.effective import effective
@@ -16,9 +14,8 @@ from app.domain.policy import Policy
 from app.domain.query import QuerySettings, Side, queries_digest
 from app.domain.reasons import Code
 from app.domain.run import IndexSide, Run
+from app.domain.schema import adapter
 from app.gate.ports import SearchService
-
-_POLICY = TypeAdapter(Policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,5 +180,5 @@ def fingerprint(
         candidate=of(Side.CANDIDATE),
         golden_set=run.golden_set.digest,
         query=queries_digest(run.query),
-        policy=json_digest(_POLICY.dump_python(run.policy, mode="json")),
+        policy=json_digest(adapter(Policy).dump_python(run.policy, mode="json")),
     )

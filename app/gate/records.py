@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from app.domain.errors import ConflictError, DamagedError, NotFoundError
 from app.domain.golden import GoldenTexts
@@ -44,6 +44,7 @@ from app.domain.overrides import Override
 from app.domain.query import Queries, Side
 from app.domain.review import Review
 from app.domain.run import Run
+from app.domain.schema import adapter
 from app.gate.ports import DocumentStore
 
 
@@ -126,14 +127,6 @@ _RELIED_ON: dict[str, type] = {
 }  # of the manifest, which holds anything
 _FENCE = re.compile(rb"^#(\d{1,9}) ", re.MULTILINE)
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
-_RUN = TypeAdapter(Run)
-_ENTRY = TypeAdapter(Entry)
-_OBSERVED = TypeAdapter(Observed)
-_CLAIM = TypeAdapter(Claim)
-_STARTED_BY = TypeAdapter(StartedBy)
-_REVIEW = TypeAdapter(Review)
-_OVERRIDE = TypeAdapter(Override)
-_PLACES = TypeAdapter(list[Place])
 
 
 class RunRecords:
@@ -148,8 +141,8 @@ class RunRecords:
         if texts.toml is not None:
             await self._create_once(f"runs/{run.id}/golden.toml", texts.toml.encode())
         with suppress(ConflictError):  # there already where a start was cut short, or sent twice with one key
-            await self._store.create(_active(run.id), _CLAIM.dump_json(Claim()))
-        await self._store.create(_status(run.id), _RUN.dump_json(run))
+            await self._store.create(_active(run.id), adapter(Claim).dump_json(Claim()))
+        await self._store.create(_status(run.id), adapter(Run).dump_json(run))
 
     async def _create_once(self, name: str, data: bytes) -> None:
         try:
@@ -164,7 +157,7 @@ class RunRecords:
             data, etag = await self._store.read(_status(_checked(run_id)))
         except NotFoundError:
             raise NotFoundError(f"There is no run {run_id!r}.") from None
-        run = _parsed(_RUN, data, _status(run_id))
+        run = _parsed(Run, data, _status(run_id))
         for entry, kind in _RELIED_ON.items():
             if not isinstance(run.manifest.get(entry, kind()), kind):
                 raise DamagedError(f"The document {_status(run_id)} is damaged: manifest.{entry}.")
@@ -172,7 +165,7 @@ class RunRecords:
 
     async def replace(self, run: Run, etag: str) -> str:
         """Keep the run's new state; the new etag. ConflictError if somebody else did in between."""
-        return await self._store.replace(_status(run.id), _RUN.dump_json(run), etag)
+        return await self._store.replace(_status(run.id), adapter(Run).dump_json(run), etag)
 
     async def texts(self, run: Run) -> GoldenTexts:
         """The golden set as the run received it."""
@@ -248,12 +241,12 @@ class RunRecords:
         await self._store.create(
             f"decisions/{_name_digest(golden_set)}/{subject}/{review.id}.{review.run}", b""
         )
-        await self._store.create(f"reviews/{review.run}/{review.id}.json", _REVIEW.dump_json(review))
+        await self._store.create(f"reviews/{review.run}/{review.id}.json", adapter(Review).dump_json(review))
 
     async def reviews(self, run_id: str) -> list[Review]:
         """All decisions on a run's questions, oldest first."""
         names = [name async for name in self._store.names(f"reviews/{_checked(run_id)}/")]
-        return [each for each in await self._all(_REVIEW, names) if each is not None]
+        return [each for each in await self._all(Review, names) if each is not None]
 
     async def pointers(self, golden_set: str) -> list[Pointer]:
         """Where the decisions on the questions of a set of that name are, by subject, oldest first."""
@@ -270,26 +263,24 @@ class RunRecords:
         its own run says so.
         """
         names = [f"reviews/{each.run}/{each.review}.json" for each in pointers]
-        return await self._all(_REVIEW, names, or_none=True)
+        return await self._all(Review, names, or_none=True)
 
     async def keep_override(self, override: Override) -> None:
         """Keep a new override. ConflictError if its id is taken."""
         await self._store.create(
-            f"overrides/{override.run}/{override.id}.json", _OVERRIDE.dump_json(override)
+            f"overrides/{override.run}/{override.id}.json", adapter(Override).dump_json(override)
         )
 
     async def overrides(self, run_id: str) -> list[Override]:
         """All overrides of a run, oldest first."""
         names = [name async for name in self._store.names(f"overrides/{_checked(run_id)}/")]
-        return [each for each in await self._all(_OVERRIDE, names) if each is not None]
+        return [each for each in await self._all(Override, names) if each is not None]
 
     async def overridden(self) -> set[str]:
         """Ids of the runs that have an override, whether it clears them or not."""
         return {name.split("/")[1] async for name in self._store.names("overrides/")}
 
-    async def _all(
-        self, adapter: TypeAdapter[T], names: Sequence[str], *, or_none: bool = False
-    ) -> list[T | None]:
+    async def _all(self, kind: type[T], names: Sequence[str], *, or_none: bool = False) -> list[T | None]:
         """The documents of these names, None for each that is not there; `or_none`: or is damaged."""
         found: list[T | None] = []
         borne = (DamagedError,) if or_none else ()
@@ -300,7 +291,7 @@ class RunRecords:
                 found.append(None)
                 if data is not None:
                     with suppress(*borne):
-                        found[-1] = _parsed(adapter, data, name)
+                        found[-1] = _parsed(kind, data, name)
         return found
 
     async def _content(self, name: str) -> bytes | None:
@@ -342,13 +333,13 @@ class RunRecords:
         except NotFoundError:
             return Sighting(claim=Claim(number=await self._starts(run_id)), etag=None)
         try:
-            return Sighting(claim=_parsed(_CLAIM, data, name), etag=etag)
+            return Sighting(claim=_parsed(Claim, data, name), etag=etag)
         except DamagedError:
             return Sighting(claim=Claim(number=await self._starts(run_id)), etag=etag)
 
     async def keep_claim(self, run_id: str, claim: Claim, etag: str | None) -> str:
         """Keep a claim in place of the one seen with that etag; its own. ConflictError if that has changed."""
-        data = _CLAIM.dump_json(claim)
+        data = adapter(Claim).dump_json(claim)
         if etag is None:
             return await self._store.create(_active(run_id), data)
         return await self._store.replace(_active(run_id), data, etag)
@@ -408,7 +399,7 @@ class RunRecords:
         """
         try:
             ours = StartedBy(run=run_id, request=request)
-            await self._store.create(_idempotency(key), _STARTED_BY.dump_json(ours))
+            await self._store.create(_idempotency(key), adapter(StartedBy).dump_json(ours))
         except ConflictError:
             return await self.claimed(key, request)
         return run_id
@@ -419,7 +410,7 @@ class RunRecords:
         """
         name = _idempotency(key)
         data, _ = await self._store.read(name)
-        first = _parsed(_STARTED_BY, data, name)
+        first = _parsed(StartedBy, data, name)
         if first.request != request:
             raise ConflictError(
                 f"The idempotency key was already used for another request (run {first.run}): "
@@ -469,13 +460,13 @@ class Journal:
 
 def packed(entry: Entry) -> bytes:
     """A journal line, without its line end."""
-    return base64.b64encode(zlib.compress(_ENTRY.dump_json(entry), level=1))
+    return base64.b64encode(zlib.compress(adapter(Entry).dump_json(entry), level=1))
 
 
 def unpacked(line: bytes) -> Entry:
     """The entry of a journal line; ValueError if it is torn."""
     try:
-        return _ENTRY.validate_json(zlib.decompress(base64.b64decode(line, validate=True)))
+        return adapter(Entry).validate_json(zlib.decompress(base64.b64decode(line, validate=True)))
     except (binascii.Error, zlib.error, ValidationError) as error:
         raise ValueError("torn journal line") from error
 
@@ -512,7 +503,7 @@ class EvidenceWriter:
     def outline(self) -> bytes:
         """Nothing can be added afterwards."""
         self._outlining.close()
-        places = gzip.compress(_PLACES.dump_json(self._places) + b"\n", compresslevel=6, mtime=0)
+        places = gzip.compress(adapter(list[Place]).dump_json(self._places) + b"\n", compresslevel=6, mtime=0)
         return places + self._outlines.getvalue()
 
 
@@ -521,7 +512,7 @@ def _compressing(file: io.BytesIO) -> gzip.GzipFile:
 
 
 def _line(observed: Observed) -> bytes:
-    return _OBSERVED.dump_json(observed, exclude_defaults=True) + b"\n"
+    return adapter(Observed).dump_json(observed, exclude_defaults=True) + b"\n"
 
 
 def _digest(data: bytes) -> str:
@@ -531,23 +522,23 @@ def _digest(data: bytes) -> str:
 def _lines(data: bytes, name: str) -> Iterator[Observed]:
     with _damage(name), gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         for line in file:
-            yield _parsed(_OBSERVED, line, name)
+            yield _parsed(Observed, line, name)
 
 
 def _places(data: bytes, name: str) -> list[Place]:
     """Where the questions of an outline stand in the evidence."""
     with _damage(name), gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        return _parsed(_PLACES, file.readline(), name)
+        return _parsed(list[Place], file.readline(), name)
 
 
 def _outlined(data: bytes, name: str) -> Iterator[Observed]:
     """The questions of an outline; DamagedError before the first of them where it is not whole."""
     with _damage(name):
         first, *lines = gzip.decompress(data).splitlines()
-    places = _parsed(_PLACES, first, name)
+    places = _parsed(list[Place], first, name)
     if len(lines) != len(places):
         raise DamagedError(f"The document {name} is damaged: {len(lines)} of {len(places)} questions.")
-    return (_parsed(_OBSERVED, line, name) for line in lines)
+    return (_parsed(Observed, line, name) for line in lines)
 
 
 @contextmanager
@@ -558,9 +549,9 @@ def _damage(name: str) -> Iterator[None]:
         raise DamagedError(f"The document {name} is damaged: {error}.") from error
 
 
-def _parsed(adapter: TypeAdapter[T], data: bytes, name: str) -> T:
+def _parsed(kind: type[T], data: bytes, name: str) -> T:
     try:
-        return adapter.validate_json(data)
+        return adapter(kind).validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])

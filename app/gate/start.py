@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from pydantic import TypeAdapter
-
 from app.domain.change import Change
 from app.domain.errors import ConflictError, Fault, InputError, NotFoundError
 from app.domain.golden import GoldenSet, GoldenTexts, Question
@@ -16,6 +14,7 @@ from app.domain.policy import Policy, looser_settings
 from app.domain.query import Queries
 from app.domain.reading import overridden, read_golden_set
 from app.domain.run import GoldenRef, IndexSide, Run
+from app.domain.schema import adapter
 from app.gate.ports import LivePointer
 from app.gate.records import RunRecords, request_digest
 
@@ -44,9 +43,6 @@ class StartRequest:
     noise_study: bool = False
     change: Change | None = None
     slices: tuple[str, ...] = ()
-
-
-_REQUEST = TypeAdapter(StartRequest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +79,7 @@ async def start(
         )
         raise InputError([Fault(where="request", message=message)])
     run = _new_run(request, golden, stamp, requested_by)
-    digest = request_digest(_REQUEST.dump_python(request, mode="json"))
+    digest = request_digest(adapter(StartRequest).dump_python(request, mode="json"))
     if idempotency_key is not None:
         with suppress(NotFoundError):  # unknown, or claimed by a process that died before it kept the run
             return (await records.read(await records.claimed(idempotency_key, digest)))[0], False

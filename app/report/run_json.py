@@ -4,21 +4,17 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import Any
 
-from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from app.domain.outcome import QuestionResult
 from app.domain.run import Run
+from app.domain.schema import adapter
 from app.report.escaping import encodable
-
-_RUN = TypeAdapter(Run)
-_QUESTION = TypeAdapter(QuestionResult)
-_ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 def run_json(run: Run) -> bytes:
     """The run without its questions."""
-    return _json(_RUN, run)
+    return _json(Run, run)
 
 
 def json_chunks(run: Run, results: Iterable[QuestionResult]) -> Iterator[bytes]:
@@ -26,17 +22,17 @@ def json_chunks(run: Run, results: Iterable[QuestionResult]) -> Iterator[bytes]:
     yield run_json(run).removesuffix(b"}") + b',"questions":['
     separator = b""
     for each in results:
-        yield separator + _json(_QUESTION, each)
+        yield separator + _json(QuestionResult, each)
         separator = b","
     yield b"]}"
 
 
-def _json(adapter: TypeAdapter[Any], value: Any) -> bytes:
+def _json(kind: Any, value: Any) -> bytes:
     """UTF-8. Half a surrogate pair, which no strict reader takes, becomes a visible escape; NaN is null."""
     try:
-        return adapter.dump_json(value)
+        return adapter(kind).dump_json(value)
     except (PydanticSerializationError, UnicodeEncodeError):  # in a value, in a key
-        return _ANY.dump_json(_encodable(adapter.dump_python(value)))
+        return adapter(Any).dump_json(_encodable(adapter(kind).dump_python(value)))
 
 
 def _encodable(value: Any) -> Any:

@@ -10,14 +10,25 @@ from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from app.domain.audit import AuditPage, Verification
 from app.domain.caller import Role
+from app.domain.clearance import Clearance
 from app.domain.errors import GateError, UnauthenticatedError
+from app.domain.overrides import Override
+from app.domain.review import Review
+from app.domain.run import Run
+from app.domain.schema import adapter
+from app.gate.follow import Followed
+from app.gate.live import Live
 from app.gate.opened import OpenGate
+from app.gate.promote import Promotion
+from app.gate.retire import Retirement
+from app.gate.rollback import Rollback
 from app.web import (
     access,
     checks,
@@ -44,9 +55,34 @@ from app.web.bodies import (
     StartBody,
 )
 from app.web.guard import Guard
+from app.web.listing import RunPage
 from app.web.loopback import LoopbackOnly
 from app.web.problems import Problem, as_json, declared, refusal
 from app.web.starts import Starts
+
+_SENT: tuple[type, ...] = (
+    Problem,
+    Run,
+    RunPage,
+    downloads.RunWithQuestions,
+    Review,
+    reviews.Reviews,
+    Override,
+    reviews.Overrides,
+    judge.RejudgedRuns,
+    golden_sets.Checked,
+    checks.Taken,
+    health.Alive,
+    health.Ready,
+    Live,
+    Clearance,
+    Promotion,
+    Followed,
+    Rollback,
+    Retirement,
+    AuditPage,
+    Verification,
+)
 
 
 def create_api(
@@ -175,5 +211,8 @@ def _schemas() -> dict[str, Any]:
         BuildBody,
     )
     _, bodies = models_json_schema([(each, "validation") for each in received], ref_template=template)
-    problem = TypeAdapter(Problem).json_schema(ref_template=template, mode="serialization")
-    return {**bodies["$defs"], **problem.pop("$defs", {}), "Problem": problem}
+    sent: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
+        (each.__name__, "serialization", adapter(each)) for each in _SENT
+    ]
+    _, answers = TypeAdapter.json_schemas(sent, ref_template=template)
+    return {**bodies["$defs"], **answers["$defs"]}

@@ -5,15 +5,16 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header
-from pydantic import StringConstraints, TypeAdapter
+from pydantic import StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.domain.errors import NotFoundError, UnauthenticatedError
+from app.domain.schema import adapter
 from app.gate.check_build import CheckedJob, Checks
 from app.web.bodies import BuildBody, described, read_body
 from app.web.opened import Gate
-from app.web.problems import declared
+from app.web.problems import answers, declared
 
 SECRET = "X-Gate-Check-Secret"  # noqa: S105 — the name of a header
 
@@ -30,9 +31,6 @@ class Taken:
     """A check that will be answered."""
 
     build_id: str
-
-
-_TAKEN = TypeAdapter(Taken)
 
 
 def _signed_in(request: Request, gate: Gate) -> Checks:
@@ -64,9 +62,9 @@ def _job(
 
 @router.post(
     "/azure-devops",
-    response_model=Taken,
     response_description="The check is taken; Azure DevOps is called back with its result",
-    responses=declared(
+    responses=answers(Taken)
+    | declared(
         HTTPStatus.UNAUTHORIZED,
         HTTPStatus.NOT_FOUND,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -86,4 +84,4 @@ async def check_azure_devops(
     """
     body = await read_body(request, BuildBody)
     checks.launch(body.build_id, job)
-    return Response(_TAKEN.dump_json(Taken(build_id=body.build_id)), media_type="application/json")
+    return Response(adapter(Taken).dump_json(Taken(build_id=body.build_id)), media_type="application/json")

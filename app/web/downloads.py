@@ -22,7 +22,7 @@ from app.report.markdown import markdown
 from app.report.run_json import json_chunks
 from app.web.decisions import decisions_of
 from app.web.opened import Gate
-from app.web.problems import declared
+from app.web.problems import answers, declared
 from app.web.runs import RETRY_AFTER, RunId
 
 PIECE = 64 * 1024  # bytes that are sent at a time
@@ -49,9 +49,8 @@ _PROBLEMS = declared(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVI
 
 @router.get(
     "/run.json",
-    response_model=RunWithQuestions,
     response_description="The run record",
-    responses=_PROBLEMS,
+    responses=answers(RunWithQuestions) | _PROBLEMS,
 )
 async def run_record(run_id: RunId, gate: Gate, *, passages: Passages = True) -> Response:
     """The run record with every question and its evidence."""

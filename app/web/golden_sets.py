@@ -7,17 +7,17 @@ from datetime import date
 from http import HTTPStatus
 
 from fastapi import APIRouter
-from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.domain.errors import Fault, InputError
 from app.domain.golden import GoldenSet
 from app.domain.reading import read_golden_set
+from app.domain.schema import adapter
 from app.gate.labels import IndexLabels, check_labels
 from app.web.bodies import CheckBody, described, read_body
 from app.web.opened import Gate
-from app.web.problems import FAULTS_SHOWN, declared
+from app.web.problems import FAULTS_SHOWN, answers, declared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,6 @@ class Checked:
     indexes: tuple[IndexLabels, ...] = ()
 
 
-_CHECKED = TypeAdapter(Checked)
 _MOST_INDEXES = 10
 _SECONDS = 120.0  # for the lookups of one request; what was not looked up by then is told to be unverified
 
@@ -58,9 +57,9 @@ router = APIRouter(prefix="/v1/golden-sets", tags=["golden sets"])
 
 @router.post(
     "/check",
-    response_model=Checked,
     response_description="What was found, faults or none",
-    responses=declared(
+    responses=answers(Checked)
+    | declared(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -83,7 +82,7 @@ async def check_golden_set(request: Request, gate: Gate) -> Response:
         checked = Checked(faults=error.faults[:FAULTS_SHOWN], fault_count=len(error.faults))
     else:
         checked = Checked(contents=_contents(golden), indexes=await _labels(golden, names, gate))
-    content = await asyncio.to_thread(_CHECKED.dump_json, checked)
+    content = await asyncio.to_thread(adapter(Checked).dump_json, checked)
     return Response(content, media_type="application/json")
 
 

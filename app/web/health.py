@@ -16,7 +16,7 @@ from app.domain.reasons import Code
 from app.gate.ports import SearchService
 from app.web.access import Access
 from app.web.opened import Gate
-from app.web.problems import as_json, declared, plain
+from app.web.problems import answers, as_json, declared, plain
 
 PATIENCE = 5.0  # seconds that a component has for its answer
 _PROBE = "gate-readiness"  # an index name that nobody uses: "it is not there" is an answer of the service
@@ -37,13 +37,13 @@ class Ready:
     components: dict[str, str | None]
 
 
-@router.get("/healthz", response_model=Alive, responses=declared())
+@router.get("/healthz", responses=answers(Alive) | declared())
 async def healthz() -> Response:
     """The process answers. Nothing else is asked."""
     return Response(json.dumps({"status": "alive"}), media_type="application/json")
 
 
-@router.get("/readyz", response_model=Ready, responses=declared(HTTPStatus.SERVICE_UNAVAILABLE))
+@router.get("/readyz", responses=answers(Ready) | declared(HTTPStatus.SERVICE_UNAVAILABLE))
 async def readyz(request: Request, gate: Gate) -> Response:
     """Whatever the work needs can be reached; if not, 503 says what cannot, and why."""
     asked: dict[str, Awaitable[object]] = {"storage": gate.records.ready(), "search": _search(gate.search)}

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from fastapi import APIRouter
-from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.domain.reasons import Verdict
 from app.domain.run import Run
+from app.domain.schema import adapter
 from app.gate.judge import judged, judged_since
 from app.report.run_json import run_json
 from app.web.bodies import JudgeBody, JudgeSinceBody, described, read_body
 from app.web.opened import Gate
-from app.web.problems import declared
+from app.web.problems import answers, declared
 from app.web.runs import RunId
 
 
@@ -38,7 +38,6 @@ class RejudgedRuns:
     changed: int
 
 
-_REJUDGED = TypeAdapter(RejudgedRuns)
 _PROBLEMS = (
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -50,9 +49,8 @@ router = APIRouter(prefix="/v1", tags=["judge"])
 
 @router.post(
     "/runs/{run_id}/judge",
-    response_model=Run,
     response_description="The run as it would have ended; not kept, not trusted",
-    responses=declared(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *_PROBLEMS),
+    responses=answers(Run) | declared(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *_PROBLEMS),
     openapi_extra=described(JudgeBody),
 )
 async def judge_run(run_id: RunId, request: Request, gate: Gate) -> Response:
@@ -64,9 +62,8 @@ async def judge_run(run_id: RunId, request: Request, gate: Gate) -> Response:
 
 @router.post(
     "/judge",
-    response_model=RejudgedRuns,
     response_description="Each run that was created since then and is done",
-    responses=declared(*_PROBLEMS),
+    responses=answers(RejudgedRuns) | declared(*_PROBLEMS),
     openapi_extra=described(JudgeSinceBody),
 )
 async def judge_runs(request: Request, gate: Gate) -> Response:
@@ -85,4 +82,4 @@ async def judge_runs(request: Request, gate: Gate) -> Response:
     ]
     changed = sum(1 for each in found if each.verdict is not each.judged)
     answer = RejudgedRuns(runs=tuple(found), changed=changed)
-    return Response(_REJUDGED.dump_json(answer), media_type="application/json")
+    return Response(adapter(RejudgedRuns).dump_json(answer), media_type="application/json")

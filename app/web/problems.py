@@ -276,6 +276,12 @@ _DESCRIPTIONS = {
 }
 
 
+def answers(kind: type, status: HTTPStatus = HTTPStatus.OK) -> dict[int | str, dict[str, Any]]:
+    """What an operation answers with when all is well, for the OpenAPI document, whose components hold the kinds."""
+    reference = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    return {status.value: {"content": {"application/json": {"schema": reference}}}}
+
+
 def declared(*statuses: HTTPStatus) -> dict[int | str, dict[str, Any]]:
     """The problems that an operation answers with, for the OpenAPI document."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}

@@ -6,7 +6,6 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends
-from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -14,13 +13,14 @@ from starlette.responses import RedirectResponse, Response
 from app.domain.errors import InputError, NotFoundError
 from app.domain.overrides import Override, waived
 from app.domain.review import Review, Standing, anchor
+from app.domain.schema import adapter
 from app.gate.reviews import corrected_set, label_patch, override, overrides_of, review, review_view
 from app.web.bodies import OverrideBody, ReviewBody, described, read_body, read_form
 from app.web.caller import signed
 from app.web.decisions import today
 from app.web.opened import Gate
 from app.web.pages import problem_page, wants_page
-from app.web.problems import declared, refusal
+from app.web.problems import answers, declared, refusal
 from app.web.runs import RunId
 
 
@@ -45,10 +45,6 @@ class Overrides:
     waived: Override | None
 
 
-_REVIEW = TypeAdapter(Review)
-_OVERRIDE = TypeAdapter(Override)
-_REVIEWS = TypeAdapter(Reviews)
-_OVERRIDES = TypeAdapter(Overrides)
 _READING = declared(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
 _DOCUMENTS = declared(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE)
 _WRITING = declared(
@@ -66,48 +62,46 @@ router = APIRouter(prefix="/v1/runs/{run_id}", tags=["decisions"])
 @router.post(
     "/reviews",
     status_code=HTTPStatus.CREATED,
-    response_model=Review,
     response_description="The decision, kept",
-    responses=_WRITING,
+    responses=answers(Review, HTTPStatus.CREATED) | _WRITING,
     openapi_extra=described(ReviewBody),
 )
 async def review_question(run_id: RunId, request: Request, gate: Gate) -> Response:
     """Decide a lost, noisy or stale question. The run's verdict stays; the latest decision counts."""
     body = await read_body(request, ReviewBody)
     kept = await review(gate.records, run_id, body.draft(), signed(request, gate))
-    return _json(_REVIEW.dump_json(kept), HTTPStatus.CREATED)
+    return _json(adapter(Review).dump_json(kept), HTTPStatus.CREATED)
 
 
-@router.get("/reviews", response_model=Reviews, response_description="The decisions", responses=_READING)
+@router.get("/reviews", response_description="The decisions", responses=answers(Reviews) | _READING)
 async def list_reviews(run_id: RunId, gate: Gate) -> Response:
     """The decisions on a run's questions, which of them stand, and those of earlier runs."""
     view = await review_view(gate.records, run_id, today(gate))
     found = Reviews(reviews=view.reviews, standing=view.standing, carried=view.carried)
-    return _json(_REVIEWS.dump_json(found))
+    return _json(adapter(Reviews).dump_json(found))
 
 
 @router.post(
     "/overrides",
     status_code=HTTPStatus.CREATED,
-    response_model=Override,
     response_description="The override, kept",
-    responses=_WRITING,
+    responses=answers(Override, HTTPStatus.CREATED) | _WRITING,
     openapi_extra=described(OverrideBody),
 )
 async def override_run(run_id: RunId, request: Request, gate: Gate) -> Response:
     """Clear a failed run by name; its verdict stays FAIL. What is missing from the lists is refused by name."""
     body = await read_body(request, OverrideBody)
     kept = await override(gate.records, run_id, body.draft(), signed(request, gate))
-    return _json(_OVERRIDE.dump_json(kept), HTTPStatus.CREATED)
+    return _json(adapter(Override).dump_json(kept), HTTPStatus.CREATED)
 
 
-@router.get("/overrides", response_model=Overrides, response_description="The overrides", responses=_READING)
+@router.get("/overrides", response_description="The overrides", responses=answers(Overrides) | _READING)
 async def list_overrides(run_id: RunId, gate: Gate) -> Response:
     """The overrides of a run, and which of them clears it."""
     run, _ = await gate.records.read(run_id)
     overrides = await overrides_of(gate.records, run_id)
     found = Overrides(overrides=overrides, waived=waived(run, overrides))
-    return _json(_OVERRIDES.dump_json(found))
+    return _json(adapter(Overrides).dump_json(found))
 
 
 @router.get(

@@ -16,7 +16,7 @@ from app.web.bodies import StartBody, described, read_body
 from app.web.caller import actor
 from app.web.listing import RunPage, Wanted, page
 from app.web.opened import Gate
-from app.web.problems import declared
+from app.web.problems import answers, declared
 from app.web.starts import Starts
 
 RETRY_AFTER = "2"  # seconds after which a run that is not done is worth another look
@@ -43,9 +43,9 @@ router = APIRouter(prefix="/v1/runs", tags=["runs"])
 @router.post(
     "",
     status_code=HTTPStatus.ACCEPTED,
-    response_model=Run,
     response_description="The run, started",
-    responses=declared(
+    responses=answers(Run, HTTPStatus.ACCEPTED)
+    | declared(
         HTTPStatus.NOT_FOUND,
         HTTPStatus.CONFLICT,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -82,9 +82,8 @@ async def start_run(request: Request, gate: Gate, idempotency_key: IdempotencyKe
 
 @router.get(
     "",
-    response_model=RunPage,
     response_description="Runs, the newest first",
-    responses=declared(HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE),
+    responses=answers(RunPage) | declared(HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 async def list_runs(gate: Gate, wanted: Annotated[Wanted, Query()]) -> Response:
     """List runs, the newest first. A page may hold fewer than `limit` and yet have a `next`."""
@@ -97,9 +96,9 @@ async def list_runs(gate: Gate, wanted: Annotated[Wanted, Query()]) -> Response:
 
 @router.get(
     "/{run_id}",
-    response_model=Run,
     response_description="The run without its questions",
-    responses=declared(HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE),
+    responses=answers(Run)
+    | declared(HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 async def get_run(run_id: RunId, gate: Gate, wait: Wait = 0) -> Response:
     """The run as it is now, or as soon as it is done within `wait` seconds."""
@@ -109,9 +108,9 @@ async def get_run(run_id: RunId, gate: Gate, wait: Wait = 0) -> Response:
 @router.post(
     "/{run_id}/cancel",
     status_code=HTTPStatus.ACCEPTED,
-    response_model=Run,
     response_description="The run; it ends shortly after",
-    responses=declared(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+    responses=answers(Run, HTTPStatus.ACCEPTED)
+    | declared(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 async def cancel_run(run_id: RunId, gate: Gate) -> Response:
     """Cancel a run: it becomes ERROR `cancelled`. One that is done stays as it is."""

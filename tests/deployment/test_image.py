@@ -67,6 +67,12 @@ def test_the_image_holds_the_application_and_its_golden_sets_only(last_stage: li
     assert copies == ["--from=packages /venv /venv", "app ./app", "golden ./golden"]
 
 
+def test_no_start_compiles_the_application(last_stage: list[tuple[str, str]]) -> None:
+    after = last_stage.index(("COPY", "app ./app"))
+    before = next(place for place, (name, _) in enumerate(last_stage) if name == "USER")
+    assert ("RUN", "python -m compileall -q app") in last_stage[after:before]
+
+
 def test_only_those_files_reach_the_build() -> None:
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
