@@ -5,6 +5,7 @@ import pytest
 
 from tests.fakes.live import FakeLive
 from tests.web.served import Service, done, problem
+from tests.web.signing_in import forms
 
 FORM = {"Sec-Fetch-Site": "same-origin", "Accept": "text/html"}
 HOSTILE = "<script>alert(1)</script> & \x1b[31m"
@@ -193,6 +194,25 @@ class TestPages:
         assert service.live is not None
         assert service.live.index == "kb-v2"
         assert (await client.post("/live/rollback", headers=FORM, data=form)).status_code == 303
+        assert service.live.index == "kb-v1"
+
+    async def test_what_was_named_by_hand_is_replaced_only_by_who_says_so(
+        self, client: httpx.AsyncClient, service: Service
+    ) -> None:
+        await promoted(client)
+        (form,) = forms((await client.get("/live")).text)
+        assert form.fields["confirm_live"] == "kb-v2"
+        assert service.live is not None
+        service.live.change("kb-v9")
+        page = (await client.get("/live")).text
+        (form,) = forms(page)
+        assert "confirm_live" not in form.fields, "it is for the reader to fill in"
+        assert '<input type="checkbox" name="confirm_live" value="kb-v9" required>' in page
+        sent = {**form.fields, "to": "kb-v1"}
+        assert (await client.post("/live/rollback", headers=FORM, data=sent)).status_code == 409
+        assert service.live.index == "kb-v9"
+        sent["confirm_live"] = "kb-v9"
+        assert (await client.post("/live/rollback", headers=FORM, data=sent)).status_code == 303
         assert service.live.index == "kb-v1"
 
     async def test_a_form_of_another_site_is_refused(

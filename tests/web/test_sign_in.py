@@ -363,21 +363,19 @@ async def test_who_signs_out_is_out_and_a_copy_of_the_cookie_too(
     assert (await browser.get("/v1/runs", headers=copied)).status_code == 401
 
 
-async def test_the_way_out_does_not_wait_for_the_directory(service: Service, directory: Directory) -> None:
-    async with service.serving(service.application(access_of(directory))) as client:
-        await signed_in(client, directory, "Gate.Read")
-        cookie = f"gate-session={client.cookies['gate-session']}"
-    async with service.serving(
-        service.application(access_of(directory))
-    ) as client:  # one that never asked it
-        headers = {**PAGE, "Cookie": cookie}
-        (form,) = forms((await client.get("/", headers=headers)).text)
-        directory.away = True
-        response = await client.post(form.action, data=form.fields, headers={**headers, **SAME})
-        assert response.status_code == 200
-        assert "signed out of the gate" in response.text
-        assert "logout" not in response.text
-        assert (await client.get("/v1/runs", headers=headers)).status_code == 401
+async def test_the_way_out_does_not_wait_for_the_directory(service: Service) -> None:
+    with Directory() as own:
+        async with service.serving(service.application(access_of(own))) as client:
+            await signed_in(client, own, "Gate.Read")
+            headers = {**PAGE, "Cookie": f"gate-session={client.cookies['gate-session']}"}
+        async with service.serving(service.application(access_of(own))) as client:  # one that never asked it
+            (form,) = forms((await client.get("/", headers=headers)).text)
+            own.away = True
+            response = await client.post(form.action, data=form.fields, headers={**headers, **SAME})
+            assert response.status_code == 200
+            assert "signed out of the gate" in response.text
+            assert "logout" not in response.text
+            assert (await client.get("/v1/runs", headers=headers)).status_code == 401
 
 
 async def test_where_nobody_signs_in_there_is_no_way_in(client: httpx.AsyncClient) -> None:
