@@ -417,6 +417,7 @@ def passed(gate: Gate) -> Iterator[tuple[Agent, live_places.Stood]]:
             "GATE_LIVE_KEY": live_places.KEY,
             "GATE_LIVE_LABEL": live_places.LABEL,
             "GATE_WATCH_PAUSE_SECONDS": "0",
+            "GATE_PROPAGATION_SECONDS": "0",
         }
         with gate.serving(**setting) as service:
             agent = Agent(gate=gate, url=service.url)
@@ -426,7 +427,6 @@ def passed(gate: Gate) -> Iterator[tuple[Agent, live_places.Stood]]:
             yield agent, place
 
 
-@pytest.mark.timeout(300)  # the watch looks again when applications have read the key: half a minute
 def test_a_promotion_whose_watch_fails_is_gone_back_from(deployed: Gate) -> None:
     deployed.golden("golden/hr", questions("q1", critical=True), POLICY)
     with passed(deployed) as (agent, place):

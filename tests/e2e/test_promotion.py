@@ -126,6 +126,16 @@ def together(gate: Gate, service: Served, *commands: tuple[str, ...]) -> list[En
     return gate.together(*((*each, "--service", service.url) for each in commands))
 
 
+def promoted(service: Served, run: str) -> None:
+    """Over HTTP, its watch ended."""
+    service.client.post(f"/v1/runs/{run}/promote", json={}).raise_for_status()
+    assert service.client.get(f"/v1/runs/{run}/promotion", params={"wait": 30}).json()["ended"]
+
+
+def rolled_back(service: Served, live: str) -> None:
+    service.client.post("/v1/live/rollback", json={"confirm_live": live}).raise_for_status()
+
+
 def refused(found: Ended, *words: str) -> None:
     """With status 1, saying so, and nothing on standard output."""
     assert found.status == 1, found.said
@@ -220,21 +230,15 @@ def test_lost_answers_are_asked_for_again_and_nothing_happens_twice(gate: Gate, 
 def test_a_change_by_hand_is_told_and_must_be_confirmed_to_be_replaced(gate: Gate, place: Stood) -> None:
     gate.search.index("kb-v9", otherwise=INSIDE)
     with gate.serving() as service:
-        assert ended(gate, service, "promote", *judged(service, gate, "kb-v2")).status == 0
+        promoted(service, *judged(service, gate, "kb-v2"))
         place.put("kb-v9")
-        live, back = together(gate, service, ("live",), ("rollback",))
+        live, back, unknown = together(gate, service, ("live",), ("rollback",), ("promote", "run-none"))
+        unknown.refused("There is no run 'run-none'")
         assert "It was changed by hand: the last change here, record 2, made it 'kb-v2'." in live.out
         refused(back, "Live was changed by hand: it is 'kb-v9'")
         assert named(place) == "kb-v9"
         assert ended(gate, service, "rollback", "--confirm-live", "kb-v9").status == 0
         assert named(place) == "kb-v1"
-
-
-def test_without_a_service_or_a_run_the_status_is_2(gate: Gate) -> None:
-    with gate.serving() as service:
-        (there, nowhere) = gate.together(("promote", "run-none", "--service", service.url), ("live",))
-    there.refused("There is no run 'run-none'")
-    nowhere.refused("GATE_SERVICE_URL")
 
 
 # what is refused -------------------------------------------------------------------------------------------
@@ -271,10 +275,22 @@ def test_s23_what_was_not_judged_so_is_not_promoted(gate: Gate, place: Stood) ->
         assert {each["run"] for each in records(service)} == {rebuilt, loose, sent, grown, loser, good}
 
 
-def test_s24_a_locked_a_missing_and_another_key(gate: Gate, place: Stood) -> None:
+def test_s24_a_key_that_is_changed_meanwhile_locked_missing_or_of_another_label(
+    gate: Gate, place: Stood
+) -> None:
+    async def somebody_else() -> None:
+        place.put("kb-v9")
+
     assert place.values is not None
     with gate.serving() as service, gate.serving(GATE_LIVE_LABEL="staging") as elsewhere:
         (run,) = judged(service, gate, "kb-v2")
+        read = setting(place).etag
+        place.wire.faults.extend([Fault(method="GET"), Fault(method="GET", meanwhile=somebody_else)])
+        refused(ended(gate, service, "promote", run), "changed by somebody else and names 'kb-v9'")
+        assert named(place) == "kb-v9"
+        assert [each.headers["If-Match"].strip('"') for each in place.wire.writes] == [read]
+        assert kinds(service) == ["promoting", "closed"]
+        place.put("kb-v1")
         place.values.lock(KEY, LABEL, ANY, locked=True)
         locked = ended(gate, service, "promote", run)
         refused(locked, "locked")
@@ -283,8 +299,9 @@ def test_s24_a_locked_a_missing_and_another_key(gate: Gate, place: Stood) -> Non
         other.refused("label staging", "is not there, but the key has label prod: check GATE_LIVE_LABEL")
         place.values.lock(KEY, LABEL, ANY, locked=False)
         place.remove()
-        missing = ended(gate, service, "promote", run)
-        refused(missing, "nothing is live", "agree to its creation")
+        missing = service.client.post(f"/v1/runs/{run}/promote", json={})
+        assert missing.status_code == 409
+        assert "nothing is live" in missing.text
         assert place.values.get(KEY, LABEL) is None
         place.wire.requests.clear()
         made = ended(gate, service, "promote", run, "--create")
@@ -318,20 +335,6 @@ def test_s24_two_replicas_promote_at_once_and_one_of_them_does(gate: Gate, place
         assert whole(one)
 
 
-def test_s24_somebody_elses_change_between_reading_and_writing_stays(gate: Gate, place: Stood) -> None:
-    async def somebody_else() -> None:
-        place.put("kb-v9")
-
-    with gate.serving() as service:
-        (run,) = judged(service, gate, "kb-v2")
-        read = setting(place).etag
-        place.wire.faults.extend([Fault(method="GET"), Fault(method="GET", meanwhile=somebody_else)])
-        refused(ended(gate, service, "promote", run), "changed by somebody else and names 'kb-v9'")
-        assert named(place) == "kb-v9"
-        assert [each.headers["If-Match"].strip('"') for each in place.wire.writes] == [read]
-        assert kinds(service) == ["promoting", "closed"]
-
-
 # processes that die ----------------------------------------------------------------------------------------
 
 
@@ -346,9 +349,9 @@ def dying(process: Process) -> Any:
 
 
 @contextmanager
-def started_again(gate: Gate) -> Iterator[Served]:
+def started_again(gate: Gate, port: int = 0) -> Iterator[Served]:
     """The service as it starts after its end, which settles what is open without long waiting."""
-    with gate.serving(GATE_FLIP_SETTLE_SECONDS="0.1") as service:
+    with gate.serving(GATE_FLIP_SETTLE_SECONDS="0.1", GATE_PORT=str(port)) as service:
         until(lambda: service.client.get("/v1/live").json()["under_way"] is None, "nothing is under way")
         yield service
 
@@ -362,7 +365,9 @@ def promoted_to_its_death(service: Served, run: str) -> None:
 def test_a_promotion_that_is_killed_at_any_step_is_completed_or_closed_by_the_next_start(
     gate: Gate, place: Stood
 ) -> None:
-    """Before its intent is recorded, before its write, after it, and while it is watched."""
+    """Before its intent is recorded, before its write, after it, and while it is watched. A command that waited
+    for the service that died is answered by the next.
+    """
     with gate.serving() as service:
         one, two, three, four = judged(service, gate, "kb-v2", "kb-v3", "kb-v4", "kb-v5")
         place.wire.faults.append(Fault(method="GET", meanwhile=dying(service.process)))
@@ -376,15 +381,18 @@ def test_a_promotion_that_is_killed_at_any_step_is_completed_or_closed_by_the_ne
         assert "nothing was written" in records(service)[-1]["reason"]
     with gate.serving() as service:
         place.wire.faults.append(Fault(method="PUT", meanwhile=dying(service.process)))
-        promoted_to_its_death(service, three)
-    with started_again(gate) as service:
-        until(lambda: kinds(service)[-1] == "watched", "the promotion is watched")
+        with gate.command("promote", three, "--service", service.url) as command:
+            assert service.process.popen.wait(30) == -9
+            with started_again(gate, port=service.port):
+                made = command.ended(60)
+                assert made.status == 0, made.said
+                assert "promoted: kb-v4 in place of kb-v1" in made.out
+    with gate.serving() as service:
         assert kinds(service)[2:] == ["promoting", "promoted", "watched"]
         assert "Completed by the gate itself" in records(service)[-2]["reason"]
         assert (named(place), flips(service)) == ("kb-v4", [("kb-v1", "kb-v4")])
         assert service.client.get("/v1/live").json()["as_recorded"]
-    with gate.serving() as service:
-        service.client.post("/v1/live/rollback", json={"confirm_live": "kb-v4"}).raise_for_status()
+        rolled_back(service, "kb-v4")
         gate.search.on_search = killed_by_a_question(service.process, "kb-v5")
         service.client.post(f"/v1/runs/{four}/promote", json={}).raise_for_status()
         assert service.process.popen.wait(30) == -9
@@ -404,21 +412,6 @@ def killed_by_a_question(process: Process, index: str) -> Any:
     return kill
 
 
-def test_a_command_outlives_the_service_that_it_asked(gate: Gate, place: Stood) -> None:
-    """What was written before the service died is completed by the next, and the command ends well."""
-    with gate.serving() as service:
-        (run,) = judged(service, gate, "kb-v2")
-        place.wire.faults.append(Fault(method="PUT", meanwhile=dying(service.process)))
-        with gate.command("promote", run, "--service", service.url) as command:
-            assert service.process.popen.wait(30) == -9
-            port = str(service.port)
-            with gate.serving(GATE_PORT=port, GATE_FLIP_SETTLE_SECONDS="5") as next_one:
-                made = command.ended(60)
-                assert made.status == 0, made.said
-                assert (named(place), flips(next_one)) == ("kb-v2", [("kb-v1", "kb-v2")])
-                assert whole(next_one)
-
-
 # the watch -------------------------------------------------------------------------------------------------
 
 
@@ -436,7 +429,7 @@ def test_a_watch_that_fails_is_reported_and_rolled_back_where_the_policy_says_so
         assert (failed.status, named(place)) == (1, "kb-v2"), failed.said
         assert "watch: failed" in failed.out
         assert "q1  failed  rank 2 when judged, 20 now" in failed.out
-        assert ended(gate, service, "rollback").status == 0
+        rolled_back(service, "kb-v2")
         failed = ended(gate, service, "promote", *undone)
         assert (failed.status, named(place)) == (1, "kb-v1"), failed.said
         assert "rolled back: kb-v1 in place of kb-v3, by the gate itself. auto_rollback: " in failed.out
@@ -462,12 +455,12 @@ def test_an_alias_is_promoted_watched_and_rolled_back_by_the_same_commands(gate:
         assert made.status == 0, made.said
         assert "asked of 'live'" in made.out
         assert gate.search.aliases == {"live": "kb-v2"}
-        assert ended(gate, service, "rollback").status == 0
+        rolled_back(service, "kb-v2")
         assert gate.search.aliases == {"live": "kb-v1"}
         writes = [each for each in gate.search.requests if each.on == "write-alias"]
         assert [each.headers["if-match"] for each in writes] == ['"0x1"', '"0x2"']
         gate.search.aliases.clear()
-        refused(ended(gate, service, "promote", run), "nothing is live")
+        assert service.client.post(f"/v1/runs/{run}/promote", json={}).status_code == 409
         assert ended(gate, service, "promote", run, "--create").status == 0
         assert gate.search.aliases == {"live": "kb-v2"}
         assert flips(service) == [("kb-v1", "kb-v2"), ("kb-v2", "kb-v1"), (None, "kb-v2")]

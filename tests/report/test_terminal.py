@@ -11,6 +11,7 @@ from app.domain.overrides import Override
 from app.domain.reasons import Code
 from app.report.terminal import last_line, terminal
 from tests import examples
+from tests.demo_run import demo_run
 from tests.examples import Example
 from tests.report.test_junit import EVERY
 
@@ -62,9 +63,10 @@ def test_lost_questions_say_why_with_the_evidence_and_the_leg() -> None:
     assert "  visa-letter: The candidate index does not hold visa-letters: index it again" in text
 
 
-@pytest.mark.parametrize("example", EVERY)
-def test_fits_on_forty_lines_with_the_last_one(example: Example) -> None:
-    assert len(drawn(example).splitlines()) <= 39
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("example", [*EVERY, demo_run()])
+def test_fits_on_forty_lines_with_the_last_one(example: Example, width: int) -> None:
+    assert len(drawn(example, width).splitlines()) <= 39
 
 
 def test_many_lost_questions_reasons_and_warnings_are_counted() -> None:
