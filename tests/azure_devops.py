@@ -95,6 +95,22 @@ class Organization:
             self._came.notify_all()
 
 
+class Told:
+    """Callbacks that keep what they were told, or refuse it."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.results: list[bool] = []
+        self.error = error
+
+    def knows(self, organization: str) -> bool:
+        return organization == "https://dev.azure.com/contoso/"
+
+    async def complete(self, job: CheckedJob, *, succeeded: bool) -> None:
+        self.results.append(succeeded)
+        if self.error is not None:
+            raise self.error
+
+
 def checked_job(organization: str, **members: str) -> CheckedJob:
     """A job as a check names it, unless `members` say otherwise."""
     plain = {"project": PROJECT, "hub": "checks", "plan": PLAN, "job": JOB, "task": TASK, "token": TOKEN}

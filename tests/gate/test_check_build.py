@@ -15,7 +15,7 @@ from app.domain.review import Signature
 from app.gate import check_build as module
 from app.gate.check_build import CheckedJob, Checks, Decision, check_build
 from app.gate.reviews import override
-from tests.azure_devops import SECRET, TOKEN, checked_job
+from tests.azure_devops import SECRET, TOKEN, Told, checked_job
 from tests.gate.executing import lines
 from tests.gate.promoting import TOML, Promoting
 
@@ -188,22 +188,6 @@ async def test_only_the_newest_runs_are_looked_through(monkeypatch: pytest.Monke
 
 
 # the background
-
-
-class Told:
-    """Callbacks that keep what they were told, or refuse it."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.results: list[bool] = []
-        self.error = error
-
-    def knows(self, organization: str) -> bool:
-        return organization == "https://dev.azure.com/contoso/"
-
-    async def complete(self, job: CheckedJob, *, succeeded: bool) -> None:
-        self.results.append(succeeded)
-        if self.error is not None:
-            raise self.error
 
 
 def checks(world: Promoting, told: Told, *, patience_seconds: float = 60) -> Checks:
