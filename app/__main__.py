@@ -3,6 +3,7 @@
 Exit status: 0 PASS, 1 FAIL, 2 everything else: a gate that did not run never looks green.
 """
 
+import gc
 import os
 import sys
 from datetime import datetime
@@ -230,6 +231,7 @@ def audit_verify(service: str | None) -> None:
 @gate.command()
 def serve() -> None:
     """Serve the HTTP API and the pages (GATE_HOST, GATE_PORT)."""
+    gc.disable()  # until it serves: nothing that is loaded by then is ever let go
     from app.command import serve_command
 
     sys.exit(serve_command())

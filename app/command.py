@@ -1,6 +1,7 @@
 """What the commands do: run here or on the service, write the documents, say how it ended."""
 
 import asyncio
+import gc
 import logging
 import os
 import shlex
@@ -16,10 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-from app.adapters.gate_service import GateService, open_gate_service
 from app.adapters.golden_files import read_golden_files
 from app.adapters.logs import log_to_stderr
 from app.adapters.run_files import DOCUMENTS, prepared, write
@@ -49,13 +46,14 @@ from app.report.html import html
 from app.report.junit import junit
 from app.report.markdown import markdown
 from app.report.run_json import json_chunks
-from app.report.terminal import last_line, terminal
 from app.settings import Settings, read_settings, secrets_of
 from app.web.decisions import decisions_of
 
 if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
+
+    from app.adapters.gate_service import GateService
 
 STATUS = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.ERROR: 2}
 _PLAIN_WIDTH = 120  # columns of a table where standard output is no terminal
@@ -234,7 +232,7 @@ async def _run_all(
                 )
     worst_last = sorted(ended, key=_status)
     for run in worst_last:
-        sys.stdout.write(f"{last_line(run)}\n")
+        _tell_shortly(run)
     sys.stdout.flush()
     return _status(worst_last[-1])
 
@@ -326,6 +324,15 @@ def _progress(run_id: str) -> Iterator[OnProgress]:
     if not sys.stderr.isatty():
         yield _Lines().note
         return
+    from rich.console import Console  # noqa: PLC0415 — only where somebody looks on
+    from rich.progress import (  # noqa: PLC0415 — likewise
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn("asking both indexes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     lines = _Lines(counting=False)
     with Progress(*columns, console=Console(stderr=True)) as bar:
@@ -367,6 +374,8 @@ async def _runner(settings: Settings, url: str | None) -> AsyncIterator[Runner]:
         async with open_gate(settings) as opened:
             yield Here(opened)
         return
+    from app.adapters.gate_service import open_gate_service  # noqa: PLC0415 — its client is loaded where it is used
+
     token = settings.service_token.get_secret_value() if settings.service_token else None
     async with open_gate_service(url, token=token, scope=settings.service_scope) as service:
         yield There(service, url)
@@ -424,7 +433,7 @@ class Here:
 class There:
     """Runs executed by the service at `url`."""
 
-    service: GateService
+    service: "GateService"
     url: str
 
     async def begin(self, request: StartRequest, key: str) -> str:
@@ -540,7 +549,7 @@ async def _judge(
         if run_id is not None:
             run = await judged(records, run_id, changes)
             _tell(run)
-            sys.stdout.write(f"{last_line(run)}\n")
+            _tell_shortly(run)
             return _status(run)
         day = (since or datetime(1, 1, 1, tzinfo=UTC)).replace(tzinfo=UTC)
         found = []
@@ -562,8 +571,18 @@ def _bytes(path: Path) -> bytes:
 
 
 def _tell(run: Run, waived: Override | None = None) -> None:
+    from rich.console import Console  # noqa: PLC0415 — nothing is told so by `gate serve`
+
+    from app.report.terminal import terminal  # noqa: PLC0415 — likewise
+
     width = None if sys.stdout.isatty() else _PLAIN_WIDTH
     Console(highlight=False, markup=False, width=width).print(terminal(run, waived))
+
+
+def _tell_shortly(run: Run) -> None:
+    from app.report.terminal import last_line  # noqa: PLC0415 — likewise
+
+    sys.stdout.write(f"{last_line(run)}\n")
 
 
 def serve_command() -> int:
@@ -596,6 +615,8 @@ async def _serve(settings: Settings, listening: socket.socket) -> None:
     host, port = listening.getsockname()[:2]
     with suppress(asyncio.CancelledError), _stopping(server, api):
         async with api.router.lifespan_context(api):
+            gc.freeze()  # what is there now stays: looking through all of it again would hold every caller up
+            gc.enable()
             log.info("gate serves http://%s:%d", host, port)
             await server.serve(sockets=[listening])
 

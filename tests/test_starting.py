@@ -1,6 +1,8 @@
 """`gate serve` tells everything that keeps it from starting, in one list."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,13 @@ def test_what_is_malformed_is_not_told_to_be_missing_as_well(
     found = told(monkeypatch, **{name: "x y"})
     assert found.keys() == {name}
     assert "is not set" not in found[name]
+
+
+def test_the_service_loads_nothing_that_it_does_not_serve_with() -> None:
+    unwanted = ("httpx", "rich", "azure.identity", "azure.storage.blob", "azure.appconfiguration", "authlib")
+    program = (
+        "import sys, app.command, app.web.api; from app.domain import schema; "
+        f"print([name for name in {unwanted} if name in sys.modules], schema._made.cache_info().currsize)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert told.stdout == "[] 0\n"

@@ -7,10 +7,9 @@ from contextlib import AsyncExitStack
 from http import HTTPStatus
 from sys import float_info
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
-import httpx
 from azure.core.credentials import AzureKeyCredential
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError
@@ -23,6 +22,9 @@ from app.adapters.scrubbing import scrubbed
 from app.domain.errors import BrokenError, FailureCode
 from app.domain.query import Embedding
 from app.domain.reasons import Code
+
+if TYPE_CHECKING:
+    import httpx
 
 _API_VERSION = "2024-10-21"
 _SCOPE = "https://cognitiveservices.azure.com/.default"
@@ -88,16 +90,20 @@ class AzureEmbedder:
         tried = await self._retries.run(attempt, deadline=deadline, limiter=self._limiter, telling=True)
         return tried.value
 
-    async def _client(self) -> httpx.AsyncClient:
-        """Made at first use: its certificates take a while to read, and most sets need no embedder."""
+    async def _client(self) -> "httpx.AsyncClient":
+        """Made at first use: it takes a while to load, with its certificates, and most sets need no embedder."""
         if self._http is None:
+            import httpx  # noqa: PLC0415 — slow to import
+
             self._http = httpx.AsyncClient(timeout=self._timeout, follow_redirects=False)
             self._stack.push_async_callback(self._http.aclose)
         return self._http
 
     async def _attempt(
-        self, http: httpx.AsyncClient, url: httpx.URL, embedding: Embedding, text: str
+        self, http: "httpx.AsyncClient", url: "httpx.URL", embedding: Embedding, text: str
     ) -> tuple[float, ...]:
+        import httpx  # noqa: PLC0415 — see `_client`
+
         content: dict[str, Any] = {"input": embedding.prefix + text}
         if embedding.dimensions is not None:
             content["dimensions"] = embedding.dimensions
@@ -117,8 +123,10 @@ class AzureEmbedder:
             raise self._refused(response, embedding)
         return _vector(response, embedding)
 
-    def _url(self, embedding: Embedding) -> httpx.URL:
+    def _url(self, embedding: Embedding) -> "httpx.URL":
         """Where to post to; read by the same parser that will send, so that both mean the same host."""
+        import httpx  # noqa: PLC0415 — see `_client`
+
         deployment = quote(embedding.deployment, safe="")
         path = f"/openai/deployments/{deployment}/embeddings?api-version={_API_VERSION}"
         try:
@@ -146,7 +154,7 @@ class AzureEmbedder:
             message = f"{_where(embedding)}: no token was to be had for it ({scrubbed(str(error))})."
             raise BrokenError(Code.VECTORIZER_FAILED, message) from error
 
-    def _refused(self, response: httpx.Response, embedding: Embedding) -> FailedAttemptError | BrokenError:
+    def _refused(self, response: "httpx.Response", embedding: Embedding) -> FailedAttemptError | BrokenError:
         status = response.status_code
         key = self._credential.key if isinstance(self._credential, AzureKeyCredential) else ""
         text = f"{status}: {service_text(response.text, (key,)) or 'without a text'}"
@@ -184,7 +192,7 @@ def _where(embedding: Embedding) -> str:
     return f"The embeddings endpoint {endpoint} (deployment {embedding.deployment!r})"
 
 
-def _vector(response: httpx.Response, embedding: Embedding) -> tuple[float, ...]:
+def _vector(response: "httpx.Response", embedding: Embedding) -> tuple[float, ...]:
     """The one vector in the answer: finite numbers, as many as were asked for."""
     try:
         numbers = response.json()["data"][0]["embedding"]
