@@ -10,7 +10,7 @@ demo: $(READY) ## two indexes, two candidates, two verdicts on this machine
 	$(BIN)/python -m infra.local demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
