@@ -1,12 +1,14 @@
 """`gate serve` tells everything that keeps it from starting, in one list."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from app import command
 from app.domain.errors import InputError
 from app.main import starting_faults
 from app.settings import read_settings
@@ -92,3 +94,10 @@ def test_the_service_loads_nothing_that_it_does_not_serve_with() -> None:
     )
     told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert told.stdout == "[] 0\n"
+
+
+def test_an_answer_does_not_wait_until_its_caller_acknowledges_the_first_part_of_it() -> None:
+    with command._listening("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -1,9 +1,10 @@
-"""In which order questions and sides are asked: shuffled, and the same again for the same seed."""
+"""How often, and in which order, questions and sides are asked: shuffled, and the same again for the same seed."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.domain.golden import Question
+from app.domain.policy import Policy
 from app.domain.query import Side
 
 
@@ -18,6 +19,12 @@ def sides_first(questions: Sequence[Question], seed: int) -> Iterator[tuple[Ques
         sides = (Side.BASELINE, Side.CANDIDATE)
         swapped = _draw(seed, -1, question.id)[0] % 2 == 1
         yield from ((question, side) for side in (reversed(sides) if swapped else sides))
+
+
+def planned(questions: Sequence[Question], policy: Policy) -> int:
+    """How many observations a run plans; more are made where an answer has to be confirmed."""
+    critical = sum(question.critical for question in questions)
+    return len(questions) * (2 + policy.noise_runs) + critical * policy.confirm_runs
 
 
 def _draw(seed: int, pass_number: int, name: str) -> bytes:

@@ -10,7 +10,7 @@ from app.domain.observation import Failure, Hit, Observation, answer_rank, quote
 from app.domain.query import Embedding, QuerySettings, Session, Side, joined_filter
 from app.domain.reasons import Code
 from app.domain.run import Run
-from app.domain.schedule import shuffled, sides_first
+from app.domain.schedule import planned, shuffled, sides_first
 from app.gate.ledger import Ledger
 from app.gate.ports import Answer, Ask, Embedder, Row, SearchService
 from app.gate.records import Entry, Journal
@@ -77,9 +77,7 @@ class Comparison:
         ConflictError when the journal cannot be written. What was observed until then is kept.
         """
         later = range(1, 1 + max(self.run.policy.noise_runs, self.run.policy.confirm_runs))
-        critical = sum(1 for question in self.questions if question.critical)
-        policy = self.run.policy
-        self._planned = len(self.questions) * (2 + policy.noise_runs) + critical * policy.confirm_runs
+        self._planned = planned(self.questions, self.run.policy)
         writer = asyncio.create_task(self._write())
         try:
             async with asyncio.timeout_at(self.deadline):

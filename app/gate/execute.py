@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from app.domain.check import Check, Level, once
 from app.domain.decision import decide, decided, result
@@ -43,6 +43,9 @@ from app.gate.telemetry import RUN, Silent, Telemetry, about
 OnProgress = Callable[[Run], None]  # the run so far; called often
 
 # blocking for the verdict, but no reason not to ask: the evidence is wanted all the same
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _GOES_ON = frozenset({Code.CRITICAL_STALE, Code.NOT_EVALUATED, Code.LOST_DOCUMENTS})
 
 MAX_STARTS = 5  # a run that was begun so often without an end is given up as interrupted
@@ -85,6 +88,7 @@ class Execution:
     now: Callable[[], datetime]
     new_claim: Callable[[], str]
     telemetry: Telemetry = field(default_factory=Silent)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def execute(
         self,
@@ -124,7 +128,7 @@ class Execution:
 
     async def _executed(self, hold: Hold, on_progress: OnProgress, give_up: str | None) -> Run:
         run, etag = await self.records.read(hold.run_id)
-        keeper = _Keeper(records=self.records, run=run, etag=etag, claim=hold.claim)
+        keeper = _Keeper(records=self.records, run=run, etag=etag, claim=hold.claim, progress=run.progress)
         try:
             questions = await self._questions(run)
         except (InputError, NotFoundError, DamagedError) as error:
@@ -148,8 +152,15 @@ class Execution:
         return await self._finish(keeper, questions, ledger)
 
     async def _questions(self, run: Run) -> tuple[Question, ...]:
-        golden = await asyncio.to_thread(read_golden_set, await self.records.texts(run))
+        golden = await self._worked_out(read_golden_set, await self.records.texts(run))
         return asked(golden, run.golden_set.slices)
+
+    async def _worked_out(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What takes a while to work out, in a thread; of all runs one after the other, since each such thread would
+        take its share of the interpreter from whoever waits for an answer.
+        """
+        async with self._turn:
+            return await asyncio.to_thread(work, *args, **kwargs)
 
     async def _gather(
         self,
@@ -294,7 +305,7 @@ class Execution:
         self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger, deadline: float
     ) -> None:
         """Look for the leg that lost a question, where its cause is not plain. No verdict depends on it."""
-        wanted = await asyncio.to_thread(_unexplained, keeper.run, questions, ledger)
+        wanted = await self._worked_out(_unexplained, keeper.run, questions, ledger)
         if wanted:
             probed = await probe_legs(
                 keeper.run,
@@ -309,7 +320,7 @@ class Execution:
 
     async def _finish(self, keeper: "_Keeper", questions: tuple[Question, ...], ledger: Ledger) -> Run:
         finished = replace(keeper.run, finished_at=self.now(), progress=keeper.progress)
-        done, writer = await asyncio.to_thread(_decided, finished, questions, ledger)
+        done, writer = await self._worked_out(_decided, finished, questions, ledger)
         keeper.run = done = await self.records.keep_evidence(done, writer)
         await keeper.keep()
         await self.records.close(done.id)
@@ -386,7 +397,7 @@ class _Keeper:
     run: Run
     etag: str
     claim: Claim
-    progress: Progress = field(default_factory=Progress)
+    progress: Progress
     enough: asyncio.Event = field(default_factory=asyncio.Event)
     keeping: asyncio.Lock = field(default_factory=asyncio.Lock)
 

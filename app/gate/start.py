@@ -13,7 +13,8 @@ from app.domain.golden import GoldenSet, GoldenTexts, Question
 from app.domain.policy import Policy, looser_settings
 from app.domain.query import Queries
 from app.domain.reading import overridden, read_golden_set
-from app.domain.run import GoldenRef, IndexSide, Run
+from app.domain.run import GoldenRef, IndexSide, Progress, Run
+from app.domain.schedule import planned
 from app.domain.schema import adapter
 from app.gate.ports import LivePointer
 from app.gate.records import RunRecords, request_digest
@@ -155,6 +156,7 @@ def _new_run(request: StartRequest, golden: GoldenSet, stamp: Stamp, requested_b
         change=request.change,
         requested_by=requested_by,
         manifest={**stamp.manifest, "seed": stamp.seed},
+        progress=Progress(planned=planned(asked(golden, request.slices), policy)),
         created_at=stamp.now,
     )
 

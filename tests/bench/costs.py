@@ -236,7 +236,15 @@ def _further() -> Iterator[tuple[str, tuple[str, ...], Iterable[tuple[str, ...]]
     )
     yield (
         "runs of any size, service without latency, 2 observations a question",
-        ("questions", "time", "a question", "memory", "status document", "first progress"),
+        (
+            "questions",
+            "time",
+            "a question",
+            "memory",
+            "status document",
+            "progress told",
+            "first observation",
+        ),
         growth.rows(),
     )
     yield "programs", ("what", "measured", "against", "ratio", "goal"), serving.starts()

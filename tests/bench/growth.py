@@ -44,12 +44,15 @@ async def _run(url: str, questions: int, folder: str) -> dict[str, float]:
                 first.append(time.perf_counter() - began)
 
         run, _ = await start(request, records=gate.records, golden_sets=gate.golden_sets, stamp=gate.stamp())
+        planned = (await gate.records.read(run.id))[0].progress.planned
+        told = time.perf_counter() - began
         run = await gate.execution.execute(run.id, cancelled=asyncio.Event(), on_progress=note)
         took = time.perf_counter() - began
-    if run.counts.questions != questions or run.counts.errors:
+    if planned != 2 * questions or run.counts.questions != questions or run.counts.errors:
         sys.exit(f"the benchmark's own run ended with {run.headline}")
     return {
         "seconds": took,
+        "told": told,
         "first": first[0],
         "status": len(TypeAdapter(Run).dump_json(run)),
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -57,7 +60,9 @@ async def _run(url: str, questions: int, folder: str) -> dict[str, float]:
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-    """Questions; time; time a question; memory at the most; the status document; time to the first progress."""
+    """Questions; time; time a question; memory at the most; the status document; time until the status says how much is
+    planned, and until the first observation.
+    """
     with service(0.0) as url:
         for questions in SIZES:
             told = subprocess.run(
@@ -73,6 +78,7 @@ def rows() -> Iterator[tuple[str, ...]]:
                 f"{seen['seconds'] / questions * 1000:.1f} ms",
                 f"{seen['memory'] / 1e6:.0f} MB",
                 f"{seen['status'] / 1e3:.1f} kB",
+                f"{seen['told']:.2f} s",
                 f"{seen['first']:.2f} s",
             )
 

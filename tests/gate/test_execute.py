@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
+from app.domain import decision
 from app.domain.errors import StorageError
 from app.domain.golden import GoldenTexts
 from app.domain.query import Side
@@ -141,6 +143,41 @@ async def test_the_fingerprint_tells_one_thing_from_another(gate: Executing) -> 
     assert other.candidate.synonym_maps != first.candidate.synonym_maps
     assert (other.golden_set != first.golden_set, other.policy != first.policy) == (True, True)
     assert other.query == first.query
+
+
+async def test_what_is_planned_stands_in_the_status_before_anything_is_asked(gate: Executing) -> None:
+    jsonl = (
+        '{"id": "q1", "question": "one", "answers": ["d1"], "slice": "table", "critical": true}\n'
+        '{"id": "q2", "question": "two", "answers": ["d1"], "slice": "table"}\n'
+        '{"id": "q3", "question": "three", "answers": ["d1"]}\n'
+    )
+    policy = {"noise_runs": 2, "confirm_runs": 3}
+    for slices, planned in (((), 3 * (1 + 2 + 1) + 3), (("table",), 2 * (1 + 2 + 1) + 3)):
+        run = await gate.start(jsonl, policy=policy, slices=slices)
+        stored, _ = await gate.records.read(run.id)
+        assert (stored.progress.done, stored.progress.planned) == (0, planned)
+    assert gate.search.asked == []
+
+
+async def test_verdicts_are_worked_out_one_after_the_other(
+    gate: Executing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way, at_once = 0, []
+    deciding = decision.decide
+
+    def decide(*args: Any) -> Any:
+        nonlocal under_way
+        under_way += 1
+        at_once.append(under_way)
+        time.sleep(0.02)
+        under_way -= 1
+        return deciding(*args)
+
+    monkeypatch.setattr("app.gate.execute.decide", decide)
+    runs, execution = [await gate.start(lines(2)) for _ in range(3)], gate.execution()
+    done = await asyncio.gather(*(execution.execute(run.id, cancelled=asyncio.Event()) for run in runs))
+    assert [run.verdict for run in done] == [Verdict.PASS] * 3
+    assert at_once == [1, 1, 1]
 
 
 async def test_an_index_that_changes_while_it_is_asked(gate: Executing) -> None:
